@@ -1,0 +1,1 @@
+"""Headwater: a durable, Kafka-compatible log that comes with pip install."""

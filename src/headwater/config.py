@@ -1,0 +1,102 @@
+"""Every limit and default, with its unit and its reason.
+
+`Settings` is what an operator may change: flags win over `HEADWATER_*`, those over `headwater.toml`, those over the
+defaults here. What follows it are limits that nobody needs to change; they stand here so that they can be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+from headwater.errors import InvalidSetting
+
+
+def _setting(default: Any, unit: str, reason: str, *, env: str = "") -> Any:
+    return field(default=default, metadata={"unit": unit, "reason": reason, "env": env})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What `headwater up` may be told."""
+
+    data: str = _setting("./.headwater", "directory", "beside the program, as a database file would be")
+    host: str = _setting("127.0.0.1", "address", "nobody but this machine, until security is built")
+    port: int = _setting(9092, "port", "Kafka's own; 0 takes a free one")
+    advertise: str = _setting("", "HOST:PORT", "what clients are told; empty: what was bound")
+    insecure: bool = _setting(False, "switch", "said aloud to listen beyond loopback without authentication")
+    auto_create: bool = _setting(False, "switch", "a typing error must not become a stream")
+    num_partitions: int = _setting(4, "partitions", "of a stream that does not say (features.md, 4)")
+    flush_ms: int = _setting(
+        50, "ms", "longest time an acked record of file_async waits for its flush", env="STREAM_DEFAULT_FLUSH_MS"
+    )
+    flush_records: int = _setting(5_000, "records", "or this many, whichever comes first")
+    segment_bytes: int = _setting(
+        64 * 1024**2, "bytes", "64 MiB, so that 1 GB per stream over four partitions can be held to"
+    )
+    index_interval_bytes: int = _setting(4096, "bytes", "Kafka's: log bytes between two index entries")
+    record_bytes_max: int = _setting(1_048_588, "bytes", "Kafka's message.max.bytes: one batch with its header")
+    frame_bytes_max: int = _setting(100 * 1024**2, "bytes", "Kafka's socket.request.max.bytes: one request")
+    connections_max: int = _setting(10_000, "connections", "each costs a descriptor and some 40 KiB")
+    buffered_bytes_max: int = _setting(
+        512 * 1024**2, "bytes", "requests read and answers unsent, over all connections; then reading pauses"
+    )
+    send_buffer_bytes: int = _setting(102_400, "bytes", "Kafka's socket.send.buffer.bytes; measured in wire.md")
+    idle_ms: int = _setting(600_000, "ms", "Kafka's connections.max.idle.ms")
+    session_timeout_min_ms: int = _setting(1_000, "ms", "group.min.session.timeout.ms; short enough for tests")
+    session_timeout_max_ms: int = _setting(1_800_000, "ms", "Kafka's group.max.session.timeout.ms")
+    rebalance_delay_ms: int = _setting(0, "ms", "group.initial.rebalance.delay.ms: nobody waits on one machine")
+    group_members_max: int = _setting(10_000, "members", "group.max.size; bounds a coordinator's memory")
+    cursor_metadata_bytes_max: int = _setting(4096, "bytes", "Kafka's offset.metadata.max.bytes")
+    drain_seconds: float = _setting(30.0, "s", "SIGTERM to exit: finish what is in hand, flush, checkpoint")
+    linger: float = _setting(5.0, "s", "an embedded broker without clients closes after this")
+    embedded: bool = _setting(False, "switch", "started by a client: closes when the last one is gone")
+
+    @classmethod
+    def resolve(
+        cls, flags: Mapping[str, Any], environ: Mapping[str, str], toml: Mapping[str, Any], *, strict: bool = True
+    ) -> Self:
+        """The settings in force. `flags` holds only what was said; unknown names in `toml` are an error."""
+        known = {one.name: one for one in fields(cls)}
+        for name in toml:
+            if strict and name not in known and not isinstance(toml[name], Mapping):
+                raise InvalidSetting(f"headwater.toml: there is no setting {name!r}: remove it or correct its name")
+        chosen: dict[str, Any] = {}
+        for name, one in known.items():
+            for source, raw in (
+                ("flag", flags.get(name)),
+                (f"HEADWATER_{name.upper()}", environ.get(f"HEADWATER_{name.upper()}")),
+                (one.metadata["env"], environ.get(one.metadata["env"]) if one.metadata["env"] else None),
+                ("headwater.toml", toml.get(name)),
+            ):
+                if raw is not None:
+                    chosen[name] = _parse(name, raw, type(one.default), source)
+                    break
+        return cls(**chosen)
+
+
+def _parse(name: str, raw: Any, kind: type, source: str) -> Any:
+    try:
+        if kind is bool and isinstance(raw, str):
+            return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}[
+                raw.lower()
+            ]
+        value = kind(raw)
+    except (KeyError, TypeError, ValueError):
+        raise InvalidSetting(f"{source}: {name} wants a {kind.__name__}, not {raw!r}") from None
+    if kind in {int, float} and value < 0:
+        raise InvalidSetting(f"{source}: {name} cannot be negative, and is {raw!r}")
+    return value
+
+
+# --- limits that nobody needs to change ----------------------------------------------------------
+
+FORMAT_VERSION = 1  # of the data directory; in FORMAT, in meta.db and in the header of each file that is ours alone
+BATCHES_REMEMBERED = 5  # per producer and partition: what Kafka promises a client with five requests in flight
+ARRAY_ITEMS_MAX = 1_000_000  # in one request; far more than any client sends, far less than memory
+PARTITIONS_MAX = 10_000  # per stream; Kafka has no limit, a typing error should meet one
+INFLATED_BYTES_MAX = 128 * 1024**2  # what one compressed batch may become in a reader
+READ_CHUNK_BYTES = 256 * 1024  # recovery reads a log in pieces of this size
+PRODUCER_IDS_PER_GRANT = 1000  # meta.db is written once per this many; a crash wastes the rest
+CLUSTER_ID_PREFIX = "headwater-"  # how a client knows what it may ask (rule 11 of the public face)
