@@ -54,6 +54,18 @@ class CursorMetadataTooLarge(WireError):
     code = 12
 
 
+class CoordinatorNotAvailable(WireError):
+    """The group is being deleted at this moment; the caller asks again."""
+
+    code = 15
+
+
+class NotCoordinator(WireError):
+    """This broker is about to stop: the caller looks for the coordinator again and finds the next start."""
+
+    code = 16
+
+
 class InvalidStreamName(WireError):
     code = 17
 
@@ -144,6 +156,16 @@ class UnknownProducer(WireError):
     code = 59
 
 
+class NonEmptyGroup(WireError):
+    """The group has members, so it cannot be deleted."""
+
+    code = 68
+
+
+class GroupNotFound(WireError):
+    code = 69
+
+
 class FencedLeaderEpoch(WireError):
     code = 74
 
@@ -228,6 +250,18 @@ class Unsupported(CallerError):
 
 class ModelNotSupported(CallerError):
     """A model has a field that a table cannot hold; names field, type and the way out."""
+
+
+class AlreadyLanded(CallerError):
+    """Another driver moved the table's token first: what this one wrote was not committed, and is not needed."""
+
+
+class TableNotFound(CallerError):
+    """There is no table of that name; lists those there are."""
+
+
+class QueryFailed(CallerError):
+    """SQL that cannot be run as it stands."""
 
 
 # --- the peer ------------------------------------------------------------------------------------
