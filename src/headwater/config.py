@@ -96,6 +96,7 @@ FORMAT_VERSION = 1  # of the data directory; in FORMAT, in meta.db and in the he
 BATCHES_REMEMBERED = 5  # per producer and partition: what Kafka promises a client with five requests in flight
 ARRAY_ITEMS_MAX = 1_000_000  # in one request; far more than any client sends, far less than memory
 PARTITIONS_MAX = 10_000  # per stream; Kafka has no limit, a typing error should meet one
+TIMESTAMP_AHEAD_MAX_MS = 3_600_000  # Kafka's message.timestamp.after.max.ms: a wrong clock must not pin retention
 INFLATED_BYTES_MAX = 128 * 1024**2  # what one compressed batch may become in a reader
 READ_CHUNK_BYTES = 256 * 1024  # recovery reads a log in pieces of this size
 PRODUCER_IDS_PER_GRANT = 1000  # meta.db is written once per this many; a crash wastes the rest
