@@ -1,5 +1,5 @@
 """What Headwater knows besides the records: streams, cursors, groups, producer ids. Only store enters here."""
 
-from headwater.meta.database import Boot, GroupKind, Meta, Place, StreamRow
+from headwater.meta.database import Boot, GroupKind, Meta, Place, StreamEntry
 
-__all__ = ["Boot", "GroupKind", "Meta", "Place", "StreamRow"]
+__all__ = ["Boot", "GroupKind", "Meta", "Place", "StreamEntry"]

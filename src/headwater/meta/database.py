@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Self, cast
 
 from headwater.config import META_RESERVE_BYTES
-from headwater.errors import GroupKindMismatch, StorageFailed, StreamExists
+from headwater.errors import GroupKindMismatch, InvalidStreamName, StorageFailed, StreamExists
 from headwater.meta.schema import connect, open_database
 from headwater.meta.writer import Writer
 from headwater.model import Cursor, Epoch, GroupName, Offset, PartitionIndex, ProducerId, StreamId, StreamName
@@ -27,7 +27,7 @@ Place = tuple[StreamId, PartitionIndex]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamRow:
+class StreamEntry:
     """A stream as meta.db holds it: `config` has only the entries that were given."""
 
     id: StreamId
@@ -52,12 +52,17 @@ class Meta:
     """One meta.db, held open. `close()` finishes what was submitted."""
 
     def __init__(self, path: Path, *, reserve: Path) -> None:
-        self._writing = open_database(path)
+        self._reserve = reserve
+        try:
+            self._writing = open_database(path)
+        except StorageFailed:
+            if not self.give_up_reserve():  # opening needs a few pages too, and a full disk must still start
+                raise
+            self._writing = open_database(path)
         self._reading = connect(path)
         self._read_lock = threading.Lock()
-        self._reserve = reserve
         self._keep_reserve()
-        self._writer = Writer(self._writing, make_room=self._give_up_reserve)
+        self._writer = Writer(self._writing, make_room=self.give_up_reserve)
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -87,21 +92,21 @@ class Meta:
             _put_facts(connection, {"epoch": str(epoch), "clean": "no", "cluster_id": cluster_id})
             return Boot(epoch=Epoch(epoch), clean=clean, cluster_id=cluster_id)
 
-        return self._writer.submit(work).result()
+        return self._writer.submit(work, frees_space=True).result()
 
     def stopped_cleanly(self) -> Future[None]:
         """Notes that every partition was closed with its checkpoint: the next start need not recover."""
-        return self._writer.submit(lambda connection: _put_facts(connection, {"clean": "yes"}))
+        return self._writer.submit(lambda connection: _put_facts(connection, {"clean": "yes"}), frees_space=True)
 
     # --- streams ---------------------------------------------------------------------------------
 
-    def streams(self) -> list[StreamRow]:
+    def streams(self) -> list[StreamEntry]:
         """All of them, those half-way through being deleted too."""
         rows = self._read(
             "SELECT id, name, partitions, config, created_ms, updated_ms, deleting FROM streams ORDER BY name"
         )
         return [
-            StreamRow(
+            StreamEntry(
                 id=StreamId(stream_id),
                 name=StreamName(name),
                 partitions=partitions,
@@ -113,17 +118,30 @@ class Meta:
             for stream_id, name, partitions, config, created_ms, updated_ms, deleting in rows
         ]
 
-    def create_stream(self, row: StreamRow, *, then: Callable[[StreamRow], None]) -> Future[StreamRow]:
-        values = (row.id, row.name, row.partitions, json.dumps(dict(row.config)), row.created_ms, row.updated_ms)
+    def create_stream(self, entry: StreamEntry, *, then: Callable[[StreamEntry], None]) -> Future[StreamEntry]:
+        values = (
+            entry.id,
+            entry.name,
+            entry.partitions,
+            json.dumps(dict(entry.config)),
+            entry.created_ms,
+            entry.updated_ms,
+        )
 
-        def work(connection: sqlite3.Connection) -> StreamRow:
-            if connection.execute("SELECT 1 FROM streams WHERE name = ? AND deleting = 0", (row.name,)).fetchone():
-                raise StreamExists(f"the stream {row.name!r} exists already: use it, or delete it first")
+        def work(connection: sqlite3.Connection) -> StreamEntry:
+            taken = connection.execute(_LIKE_NAMED, (entry.name,)).fetchone()
+            if taken == (entry.name,):
+                raise StreamExists(f"the stream {entry.name!r} exists already: use it, or delete it first")
+            if taken:
+                raise InvalidStreamName(
+                    f"the stream {entry.name!r} collides with the existing stream {taken[0]!r}: "
+                    "names that differ only in '.' and '_' are one in Kafka's metrics; choose another"
+                )
             connection.execute(
                 "INSERT INTO streams (id, name, partitions, config, created_ms, updated_ms) VALUES (?, ?, ?, ?, ?, ?)",
                 values,
             )
-            return row
+            return entry
 
         return self._writer.submit(work, then=then)
 
@@ -260,9 +278,10 @@ class Meta:
             finally:
                 os.close(descriptor)
         except OSError:
-            self._give_up_reserve()
+            self.give_up_reserve()
 
-    def _give_up_reserve(self) -> bool:
+    def give_up_reserve(self) -> bool:
+        """Frees a little room on a full disk; whether there was some to free."""
         try:
             self._reserve.unlink()
         except OSError:
@@ -284,4 +303,5 @@ def _ensure_group(connection: sqlite3.Connection, name: GroupName, kind: GroupKi
         )
 
 
+_LIKE_NAMED = "SELECT name FROM streams WHERE replace(name, '.', '_') = replace(?, '.', '_') AND deleting = 0"
 _KINDS = {"ordered": "an ordered group (read with group())", "queue": "a queue (read with queue())"}

@@ -15,7 +15,8 @@ from headwater.errors import DataDamaged, FormatTooNew, StorageFailed
 APPLICATION_ID = 0x48445752  # "HDWR": what `file meta.db` shows, and how a foreign database is told apart
 
 # A stream's name is unique among the living only: while the files of a deleted stream are still being freed, its
-# name may be used again (with another id). `boot_epoch` of a cursor is the data directory's epoch when it was
+# name may be used again (with another id). Names that differ only in '.' and '_' are one, as in Kafka, whose metrics
+# cannot tell them apart: so every stream here can be carried there. `boot_epoch` of a cursor is the data directory's epoch when it was
 # committed: if that has moved on, a crash lies between, and the log may be shorter than the cursor believes.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -29,7 +30,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             updated_ms INTEGER NOT NULL,
             deleting INTEGER NOT NULL DEFAULT 0
         ) WITHOUT ROWID""",
-        "CREATE UNIQUE INDEX living_names ON streams (name) WHERE deleting = 0",
+        "CREATE UNIQUE INDEX living_names ON streams (replace(name, '.', '_')) WHERE deleting = 0",
         "CREATE TABLE groups (name TEXT PRIMARY KEY, kind TEXT NOT NULL, created_ms INTEGER NOT NULL) WITHOUT ROWID",
         """CREATE TABLE cursors (
             group_name TEXT NOT NULL,
