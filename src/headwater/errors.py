@@ -146,6 +146,12 @@ class InvalidProducerEpoch(WireError):
     code = 47
 
 
+class TransactionsNotServed(WireError):
+    """A transactional id. Of Kafka's codes (this is TRANSACTIONAL_ID_AUTHORIZATION_FAILED) clients stop cleanly at it."""
+
+    code = 53
+
+
 class StorageFailed(WireError):
     """The disk refused a write or a flush, or bytes on it have rotted."""
 
@@ -164,6 +170,16 @@ class NonEmptyGroup(WireError):
 
 class GroupNotFound(WireError):
     code = 69
+
+
+class FetchSessionNotFound(WireError):
+    """No fetch sessions are kept: a client that speaks of one begins anew."""
+
+    code = 70
+
+
+class InvalidFetchSessionEpoch(WireError):
+    code = 71
 
 
 class FencedLeaderEpoch(WireError):
