@@ -17,6 +17,10 @@ class HeadwaterError(Exception):
     """The root: catch this to catch everything Headwater raises."""
 
 
+class ImpossibleMove(HeadwaterError):
+    """A state machine was asked for a move that its table does not have: a bug of ours, never a caller's fault."""
+
+
 # --- the caller ----------------------------------------------------------------------------------
 
 
