@@ -35,7 +35,7 @@ bench: $(STAMP) ## ratios to Apache Kafka, both in one run
 	@$(PY) bench/start.py && $(PY) bench/broker.py
 
 wire: $(STAMP)  ## generate src/headwater/wire/messages anew
-	@$(PY) tools/generate_wire.py
+	@$(PY) -m tools.generate_wire
 
 clean:          ## remove what the targets made
 	rm -rf .venv .headwater build dist
