@@ -10,7 +10,7 @@ Each message says what happened, why, and what to do. Foreign exceptions are map
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class HeadwaterError(Exception):
@@ -249,7 +249,11 @@ class InvalidValue(CallerError):
 
 
 class PublishFailed(CallerError):
-    """A record, or some of several, was not acknowledged; the message lists what was written."""
+    """Some of several records were not acknowledged; `receipts` has what was written, None for what was not."""
+
+    def __init__(self, message: str, *, receipts: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.receipts = receipts
 
 
 class HandlerError(CallerError):
