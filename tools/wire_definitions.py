@@ -92,7 +92,7 @@ class Field:
         if self.kind == "records":
             return "Any" if answers else "memoryview | None"
         if self.is_array:
-            said = f"Sequence[{'Any' if said in KEPT_ENCODED else said}]"
+            said = f"list[{'Any' if said in KEPT_ENCODED else said}]"
         return f"{said} | None" if list(self.nullable) or (self.is_struct and not self.is_array) else said
 
 
@@ -213,7 +213,7 @@ def _default(raw: dict[str, Any], is_array: bool) -> str:
     if said == "null" or (kind[0].isupper() and not is_array):
         return "None"
     if is_array:
-        return "()"
+        return "[]"
     if kind in FIXED:
         return FIXED[kind][3] if said is None else str(said).capitalize() if kind == "bool" else str(int(str(said), 0))
     return SIZED[kind][1] if said is None or kind == "records" else repr(said).replace("'", '"')

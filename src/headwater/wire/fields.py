@@ -21,6 +21,7 @@ from headwater.errors import ProtocolError
 Struct = struct.Struct
 READ_ERRORS = (IndexError, struct.error, UnicodeDecodeError)
 NO_ID = bytes(16)  # Kafka's zero UUID: no topic id
+EMPTY: Any = ()  # the default of a list in the generated classes: each instance gets one of its own
 TEXT_BYTES_MAX = 32_767  # of every string, in either form
 
 

@@ -38,14 +38,6 @@ class RequestHeader(NamedTuple):
     body_at: int  # where the body begins
 
 
-def frame_bytes(view: memoryview | bytes, limit: int) -> int:
-    """What a frame's first four bytes say of its length, held against `limit` before a buffer is made for it."""
-    size: int = _length.unpack_from(view)[0]
-    if size < _request_head.size or size > limit:
-        raise ProtocolError(f"a frame of {size} bytes: {_request_head.size} to {limit} are allowed")
-    return size
-
-
 def parse_request_header(view: memoryview, flexible_from: Mapping[int, int]) -> RequestHeader:
     """The header of a frame (without its length). `flexible_from`: API key -> first flexible version.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_string, count, not_served, put_compact_count,
-    put_compact_string, put_count, put_tags, skip_tags, tag_ends, tag_header, trailing, uvarint,
+    EMPTY, Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_string, count, not_served,
+    put_compact_count, put_compact_string, put_count, put_tags, skip_tags, tag_ends, tag_header, trailing, uvarint,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 18, 0, 4, 3
@@ -65,13 +64,13 @@ class FinalizedFeatureKey(Message):
 class Response(Message):
     __slots__ = ("error_code", "api_keys", "throttle_time_ms", "supported_features", "finalized_features_epoch", "finalized_features", "zk_migration_ready")
 
-    def __init__(self, error_code: int = 0, api_keys: Sequence[ApiVersion] = (), throttle_time_ms: int = 0, supported_features: Sequence[SupportedFeatureKey] = (), finalized_features_epoch: int = -1, finalized_features: Sequence[FinalizedFeatureKey] = (), zk_migration_ready: bool = False) -> None:
+    def __init__(self, error_code: int = 0, api_keys: list[ApiVersion] = EMPTY, throttle_time_ms: int = 0, supported_features: list[SupportedFeatureKey] = EMPTY, finalized_features_epoch: int = -1, finalized_features: list[FinalizedFeatureKey] = EMPTY, zk_migration_ready: bool = False) -> None:
         self.error_code = error_code
-        self.api_keys = api_keys
+        self.api_keys = api_keys if api_keys is not EMPTY else []
         self.throttle_time_ms = throttle_time_ms
-        self.supported_features = supported_features
+        self.supported_features = supported_features if supported_features is not EMPTY else []
         self.finalized_features_epoch = finalized_features_epoch
-        self.finalized_features = finalized_features
+        self.finalized_features = finalized_features if finalized_features is not EMPTY else []
         self.zk_migration_ready = zk_migration_ready
 
 
@@ -142,7 +141,7 @@ def _write_FinalizedFeatureKey(out: bytearray, m: Any, version: int) -> None:
 def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Response, int]:
     items: list[Any]
     item: Any
-    api_keys: Sequence[ApiVersion]
+    api_keys: list[ApiVersion]
     error_code, = R_h(view, at)
     at += 2
     number, at = (compact_count if version >= 3 else count)(view, at, 6, budget)
@@ -155,9 +154,9 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         at += 4
     else:
         throttle_time_ms = 0
-    supported_features: Sequence[SupportedFeatureKey] = ()
+    supported_features: list[SupportedFeatureKey] = []
     finalized_features_epoch: int = -1
-    finalized_features: Sequence[FinalizedFeatureKey] = ()
+    finalized_features: list[FinalizedFeatureKey] = []
     zk_migration_ready: bool = False
     if version >= 3:
         number_of_tags, at = uvarint(view, at)

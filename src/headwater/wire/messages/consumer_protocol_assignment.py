@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, broken, count, fixed_items, not_served, nullable_bytes, put_count,
+    EMPTY, Message, Part, READ_ERRORS, Struct, broken, count, fixed_items, not_served, nullable_bytes, put_count,
     put_fixed_items, put_nullable_bytes, put_string, string,
 )
 
@@ -16,21 +15,21 @@ from headwater.wire.fields import (
 class TopicPartition(Message):
     __slots__ = ("topic", "partitions")
 
-    def __init__(self, topic: str = "", partitions: Sequence[int] = ()) -> None:
+    def __init__(self, topic: str = "", partitions: list[int] = EMPTY) -> None:
         self.topic = topic
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class ConsumerProtocolAssignment(Message):
     __slots__ = ("assigned_partitions", "user_data")
 
-    def __init__(self, assigned_partitions: Sequence[TopicPartition] = (), user_data: bytes | None = None) -> None:
-        self.assigned_partitions = assigned_partitions
+    def __init__(self, assigned_partitions: list[TopicPartition] = EMPTY, user_data: bytes | None = None) -> None:
+        self.assigned_partitions = assigned_partitions if assigned_partitions is not EMPTY else []
         self.user_data = user_data
 
 
 def _read_TopicPartition(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[TopicPartition, int]:
-    partitions: Sequence[int]
+    partitions: list[int]
     topic, at = string(view, at)
     number, at = count(view, at, 4, budget)
     partitions = fixed_items(view, at, "i", number)
@@ -47,7 +46,7 @@ def _write_TopicPartition(out: bytearray, m: Any, version: int) -> None:
 def _read_ConsumerProtocolAssignment(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[ConsumerProtocolAssignment, int]:
     items: list[Any]
     item: Any
-    assigned_partitions: Sequence[TopicPartition]
+    assigned_partitions: list[TopicPartition]
     user_data: bytes | None
     number, at = count(view, at, 6, budget)
     assigned_partitions = items = []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, broken, count, fixed_items, not_served, nullable_bytes, nullable_string,
-    put_count, put_fixed_items, put_nullable_bytes, put_nullable_string, put_string, string,
+    EMPTY, Message, Part, READ_ERRORS, Struct, broken, count, fixed_items, not_served, nullable_bytes,
+    nullable_string, put_count, put_fixed_items, put_nullable_bytes, put_nullable_string, put_string, string,
 )
 
 P_i = Struct(">i").pack
@@ -18,24 +17,24 @@ R_i = Struct(">i").unpack_from
 class TopicPartition(Message):
     __slots__ = ("topic", "partitions")
 
-    def __init__(self, topic: str = "", partitions: Sequence[int] = ()) -> None:
+    def __init__(self, topic: str = "", partitions: list[int] = EMPTY) -> None:
         self.topic = topic
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class ConsumerProtocolSubscription(Message):
     __slots__ = ("topics", "user_data", "owned_partitions", "generation_id", "rack_id")
 
-    def __init__(self, topics: Sequence[str] = (), user_data: bytes | None = None, owned_partitions: Sequence[TopicPartition] = (), generation_id: int = -1, rack_id: str | None = None) -> None:
-        self.topics = topics
+    def __init__(self, topics: list[str] = EMPTY, user_data: bytes | None = None, owned_partitions: list[TopicPartition] = EMPTY, generation_id: int = -1, rack_id: str | None = None) -> None:
+        self.topics = topics if topics is not EMPTY else []
         self.user_data = user_data
-        self.owned_partitions = owned_partitions
+        self.owned_partitions = owned_partitions if owned_partitions is not EMPTY else []
         self.generation_id = generation_id
         self.rack_id = rack_id
 
 
 def _read_TopicPartition(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[TopicPartition, int]:
-    partitions: Sequence[int]
+    partitions: list[int]
     topic, at = string(view, at)
     number, at = count(view, at, 4, budget)
     partitions = fixed_items(view, at, "i", number)
@@ -52,7 +51,7 @@ def _write_TopicPartition(out: bytearray, m: Any, version: int) -> None:
 def _read_ConsumerProtocolSubscription(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[ConsumerProtocolSubscription, int]:
     items: list[Any]
     item: Any
-    topics: Sequence[str]
+    topics: list[str]
     user_data: bytes | None
     number, at = count(view, at, 2, budget)
     topics = items = []
@@ -60,7 +59,7 @@ def _read_ConsumerProtocolSubscription(view: memoryview, at: int, version: int, 
         item, at = string(view, at)
         items.append(item)
     user_data, at = nullable_bytes(view, at)
-    owned_partitions: Sequence[TopicPartition]
+    owned_partitions: list[TopicPartition]
     if version >= 1:
         number, at = count(view, at, 6, budget)
         owned_partitions = items = []
@@ -68,7 +67,7 @@ def _read_ConsumerProtocolSubscription(view: memoryview, at: int, version: int, 
             item, at = _read_TopicPartition(view, at, version, budget)
             items.append(item)
     else:
-        owned_partitions = ()
+        owned_partitions = []
     if version >= 2:
         generation_id, = R_i(view, at)
         at += 4

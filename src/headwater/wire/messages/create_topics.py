@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count, compact_nullable_string,
-    compact_string, count, fixed_items, not_served, nullable_string, put_compact_count, put_compact_nullable_count,
-    put_compact_nullable_string, put_compact_string, put_count, put_fixed_items, put_nullable_string, put_string,
-    put_tags, skip_tags, string, tag_ends, tag_header, trailing, uvarint,
+    EMPTY, Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count,
+    compact_nullable_string, compact_string, count, fixed_items, not_served, nullable_string, put_compact_count,
+    put_compact_nullable_count, put_compact_nullable_string, put_compact_string, put_count, put_fixed_items,
+    put_nullable_string, put_string, put_tags, skip_tags, string, tag_ends, tag_header, trailing, uvarint,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 19, 2, 7, 5
@@ -32,9 +31,9 @@ R_tbt = Struct(">?b?").unpack_from
 class CreatableReplicaAssignment(Message):
     __slots__ = ("partition_index", "broker_ids")
 
-    def __init__(self, partition_index: int = 0, broker_ids: Sequence[int] = ()) -> None:
+    def __init__(self, partition_index: int = 0, broker_ids: list[int] = EMPTY) -> None:
         self.partition_index = partition_index
-        self.broker_ids = broker_ids
+        self.broker_ids = broker_ids if broker_ids is not EMPTY else []
 
 
 class CreatableTopicConfig(Message):
@@ -48,19 +47,19 @@ class CreatableTopicConfig(Message):
 class CreatableTopic(Message):
     __slots__ = ("name", "num_partitions", "replication_factor", "assignments", "configs")
 
-    def __init__(self, name: str = "", num_partitions: int = 0, replication_factor: int = 0, assignments: Sequence[CreatableReplicaAssignment] = (), configs: Sequence[CreatableTopicConfig] = ()) -> None:
+    def __init__(self, name: str = "", num_partitions: int = 0, replication_factor: int = 0, assignments: list[CreatableReplicaAssignment] = EMPTY, configs: list[CreatableTopicConfig] = EMPTY) -> None:
         self.name = name
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor
-        self.assignments = assignments
-        self.configs = configs
+        self.assignments = assignments if assignments is not EMPTY else []
+        self.configs = configs if configs is not EMPTY else []
 
 
 class Request(Message):
     __slots__ = ("topics", "timeout_ms", "validate_only")
 
-    def __init__(self, topics: Sequence[CreatableTopic] = (), timeout_ms: int = 60000, validate_only: bool = False) -> None:
-        self.topics = topics
+    def __init__(self, topics: list[CreatableTopic] = EMPTY, timeout_ms: int = 60000, validate_only: bool = False) -> None:
+        self.topics = topics if topics is not EMPTY else []
         self.timeout_ms = timeout_ms
         self.validate_only = validate_only
 
@@ -79,7 +78,7 @@ class CreatableTopicConfigs(Message):
 class CreatableTopicResult(Message):
     __slots__ = ("name", "topic_id", "error_code", "error_message", "topic_config_error_code", "num_partitions", "replication_factor", "configs")
 
-    def __init__(self, name: str = "", topic_id: bytes = NO_ID, error_code: int = 0, error_message: str | None = "", topic_config_error_code: int = 0, num_partitions: int = -1, replication_factor: int = -1, configs: Sequence[CreatableTopicConfigs] | None = ()) -> None:
+    def __init__(self, name: str = "", topic_id: bytes = NO_ID, error_code: int = 0, error_message: str | None = "", topic_config_error_code: int = 0, num_partitions: int = -1, replication_factor: int = -1, configs: list[CreatableTopicConfigs] | None = EMPTY) -> None:
         self.name = name
         self.topic_id = topic_id
         self.error_code = error_code
@@ -87,19 +86,19 @@ class CreatableTopicResult(Message):
         self.topic_config_error_code = topic_config_error_code
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor
-        self.configs = configs
+        self.configs = configs if configs is not EMPTY else []
 
 
 class Response(Message):
     __slots__ = ("throttle_time_ms", "topics")
 
-    def __init__(self, throttle_time_ms: int = 0, topics: Sequence[CreatableTopicResult] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, topics: list[CreatableTopicResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
 
 
 def _read_CreatableReplicaAssignment(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[CreatableReplicaAssignment, int]:
-    broker_ids: Sequence[int]
+    broker_ids: list[int]
     partition_index, = R_i(view, at)
     at += 4
     number, at = (compact_count if version >= 5 else count)(view, at, 4, budget)
@@ -137,8 +136,8 @@ def _write_CreatableTopicConfig(out: bytearray, m: Any, version: int) -> None:
 def _read_CreatableTopic(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[CreatableTopic, int]:
     items: list[Any]
     item: Any
-    assignments: Sequence[CreatableReplicaAssignment]
-    configs: Sequence[CreatableTopicConfig]
+    assignments: list[CreatableReplicaAssignment]
+    configs: list[CreatableTopicConfig]
     name, at = (compact_string if version >= 5 else string)(view, at)
     num_partitions, replication_factor = R_ih(view, at)
     at += 6
@@ -173,7 +172,7 @@ def _write_CreatableTopic(out: bytearray, m: Any, version: int) -> None:
 def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Request, int]:
     items: list[Any]
     item: Any
-    topics: Sequence[CreatableTopic]
+    topics: list[CreatableTopic]
     number, at = (compact_count if version >= 5 else count)(view, at, 10, budget)
     topics = items = []
     for _ in range(number):
@@ -225,7 +224,7 @@ def _read_CreatableTopicResult(view: memoryview, at: int, version: int, budget: 
     error_code, = R_h(view, at)
     at += 2
     error_message, at = (compact_nullable_string if version >= 5 else nullable_string)(view, at)
-    configs: Sequence[CreatableTopicConfigs] | None
+    configs: list[CreatableTopicConfigs] | None
     if version >= 5:
         num_partitions, replication_factor = R_ih(view, at)
         at += 6
@@ -240,7 +239,7 @@ def _read_CreatableTopicResult(view: memoryview, at: int, version: int, budget: 
     else:
         num_partitions = -1
         replication_factor = -1
-        configs = ()
+        configs = []
     topic_config_error_code: int = 0
     if version >= 5:
         number_of_tags, at = uvarint(view, at)
@@ -278,7 +277,7 @@ def _write_CreatableTopicResult(out: bytearray, m: Any, version: int) -> None:
 def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Response, int]:
     items: list[Any]
     item: Any
-    topics: Sequence[CreatableTopicResult]
+    topics: list[CreatableTopicResult]
     throttle_time_ms, = R_i(view, at)
     at += 4
     number, at = (compact_count if version >= 5 else count)(view, at, 6, budget)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string, count,
-    not_served, put_compact_count, put_compact_nullable_string, put_compact_string, put_count, put_string, skip_tags,
-    string, trailing,
+    EMPTY, Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string,
+    count, not_served, put_compact_count, put_compact_nullable_string, put_compact_string, put_count, put_string,
+    skip_tags, string, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 20, 1, 6, 4
@@ -33,9 +32,9 @@ class DeleteTopicState(Message):
 class Request(Message):
     __slots__ = ("topics", "topic_names", "timeout_ms")
 
-    def __init__(self, topics: Sequence[DeleteTopicState] = (), topic_names: Sequence[str] = (), timeout_ms: int = 0) -> None:
-        self.topics = topics
-        self.topic_names = topic_names
+    def __init__(self, topics: list[DeleteTopicState] = EMPTY, topic_names: list[str] = EMPTY, timeout_ms: int = 0) -> None:
+        self.topics = topics if topics is not EMPTY else []
+        self.topic_names = topic_names if topic_names is not EMPTY else []
         self.timeout_ms = timeout_ms
 
 
@@ -52,9 +51,9 @@ class DeletableTopicResult(Message):
 class Response(Message):
     __slots__ = ("throttle_time_ms", "responses")
 
-    def __init__(self, throttle_time_ms: int = 0, responses: Sequence[DeletableTopicResult] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, responses: list[DeletableTopicResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.responses = responses
+        self.responses = responses if responses is not EMPTY else []
 
 
 def _read_DeleteTopicState(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[DeleteTopicState, int]:
@@ -75,7 +74,7 @@ def _write_DeleteTopicState(out: bytearray, m: Any, version: int) -> None:
 def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Request, int]:
     items: list[Any]
     item: Any
-    topics: Sequence[DeleteTopicState]
+    topics: list[DeleteTopicState]
     if version >= 6:
         number, at = compact_count(view, at, 18, budget)
         topics = items = []
@@ -83,8 +82,8 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
             item, at = _read_DeleteTopicState(view, at, version, budget)
             items.append(item)
     else:
-        topics = ()
-    topic_names: Sequence[str]
+        topics = []
+    topic_names: list[str]
     if version <= 5:
         number, at = (compact_count if version >= 4 else count)(view, at, 1, budget)
         topic_names = items = []
@@ -92,7 +91,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
             item, at = (compact_string if version >= 4 else string)(view, at)
             items.append(item)
     else:
-        topic_names = ()
+        topic_names = []
     timeout_ms, = R_i(view, at)
     at += 4
     if version >= 4:
@@ -148,7 +147,7 @@ def _write_DeletableTopicResult(out: bytearray, m: Any, version: int) -> None:
 def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Response, int]:
     items: list[Any]
     item: Any
-    responses: Sequence[DeletableTopicResult]
+    responses: list[DeletableTopicResult]
     throttle_time_ms, = R_i(view, at)
     at += 4
     number, at = (compact_count if version >= 4 else count)(view, at, 4, budget)

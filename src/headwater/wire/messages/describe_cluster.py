@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string, not_served,
-    put_compact_count, put_compact_nullable_string, put_compact_string, skip_tags, trailing,
+    EMPTY, Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string,
+    not_served, put_compact_count, put_compact_nullable_string, put_compact_string, skip_tags, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 60, 0, 2, 0
@@ -46,14 +45,14 @@ class DescribeClusterBroker(Message):
 class Response(Message):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "endpoint_type", "cluster_id", "controller_id", "brokers", "cluster_authorized_operations")
 
-    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, endpoint_type: int = 1, cluster_id: str = "", controller_id: int = -1, brokers: Sequence[DescribeClusterBroker] = (), cluster_authorized_operations: int = -2147483648) -> None:
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = None, endpoint_type: int = 1, cluster_id: str = "", controller_id: int = -1, brokers: list[DescribeClusterBroker] = EMPTY, cluster_authorized_operations: int = -2147483648) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.endpoint_type = endpoint_type
         self.cluster_id = cluster_id
         self.controller_id = controller_id
-        self.brokers = brokers
+        self.brokers = brokers if brokers is not EMPTY else []
         self.cluster_authorized_operations = cluster_authorized_operations
 
 
@@ -122,7 +121,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         at += 1
     else:
         endpoint_type = 1
-    brokers: Sequence[DescribeClusterBroker]
+    brokers: list[DescribeClusterBroker]
     cluster_id, at = compact_string(view, at)
     controller_id, = R_i(view, at)
     at += 4

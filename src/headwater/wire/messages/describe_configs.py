@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count, compact_nullable_string,
+    EMPTY, Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count, compact_nullable_string,
     compact_string, count, not_served, nullable_count, nullable_string, put_compact_count, put_compact_nullable_count,
     put_compact_nullable_string, put_compact_string, put_count, put_nullable_count, put_nullable_string, put_string,
     skip_tags, string, trailing,
@@ -30,17 +29,17 @@ R_tbt = Struct(">?b?").unpack_from
 class DescribeConfigsResource(Message):
     __slots__ = ("resource_type", "resource_name", "configuration_keys")
 
-    def __init__(self, resource_type: int = 0, resource_name: str = "", configuration_keys: Sequence[str] | None = ()) -> None:
+    def __init__(self, resource_type: int = 0, resource_name: str = "", configuration_keys: list[str] | None = EMPTY) -> None:
         self.resource_type = resource_type
         self.resource_name = resource_name
-        self.configuration_keys = configuration_keys
+        self.configuration_keys = configuration_keys if configuration_keys is not EMPTY else []
 
 
 class Request(Message):
     __slots__ = ("resources", "include_synonyms", "include_documentation")
 
-    def __init__(self, resources: Sequence[DescribeConfigsResource] = (), include_synonyms: bool = False, include_documentation: bool = False) -> None:
-        self.resources = resources
+    def __init__(self, resources: list[DescribeConfigsResource] = EMPTY, include_synonyms: bool = False, include_documentation: bool = False) -> None:
+        self.resources = resources if resources is not EMPTY else []
         self.include_synonyms = include_synonyms
         self.include_documentation = include_documentation
 
@@ -57,13 +56,13 @@ class DescribeConfigsSynonym(Message):
 class DescribeConfigsResourceResult(Message):
     __slots__ = ("name", "value", "read_only", "config_source", "is_sensitive", "synonyms", "config_type", "documentation")
 
-    def __init__(self, name: str = "", value: str | None = "", read_only: bool = False, config_source: int = -1, is_sensitive: bool = False, synonyms: Sequence[DescribeConfigsSynonym] = (), config_type: int = 0, documentation: str | None = "") -> None:
+    def __init__(self, name: str = "", value: str | None = "", read_only: bool = False, config_source: int = -1, is_sensitive: bool = False, synonyms: list[DescribeConfigsSynonym] = EMPTY, config_type: int = 0, documentation: str | None = "") -> None:
         self.name = name
         self.value = value
         self.read_only = read_only
         self.config_source = config_source
         self.is_sensitive = is_sensitive
-        self.synonyms = synonyms
+        self.synonyms = synonyms if synonyms is not EMPTY else []
         self.config_type = config_type
         self.documentation = documentation
 
@@ -71,26 +70,26 @@ class DescribeConfigsResourceResult(Message):
 class DescribeConfigsResult(Message):
     __slots__ = ("error_code", "error_message", "resource_type", "resource_name", "configs")
 
-    def __init__(self, error_code: int = 0, error_message: str | None = "", resource_type: int = 0, resource_name: str = "", configs: Sequence[DescribeConfigsResourceResult] = ()) -> None:
+    def __init__(self, error_code: int = 0, error_message: str | None = "", resource_type: int = 0, resource_name: str = "", configs: list[DescribeConfigsResourceResult] = EMPTY) -> None:
         self.error_code = error_code
         self.error_message = error_message
         self.resource_type = resource_type
         self.resource_name = resource_name
-        self.configs = configs
+        self.configs = configs if configs is not EMPTY else []
 
 
 class Response(Message):
     __slots__ = ("throttle_time_ms", "results")
 
-    def __init__(self, throttle_time_ms: int = 0, results: Sequence[DescribeConfigsResult] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, results: list[DescribeConfigsResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.results = results
+        self.results = results if results is not EMPTY else []
 
 
 def _read_DescribeConfigsResource(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[DescribeConfigsResource, int]:
     items: list[Any]
     item: Any
-    configuration_keys: Sequence[str] | None
+    configuration_keys: list[str] | None
     resource_type, = R_b(view, at)
     at += 1
     resource_name, at = (compact_string if version >= 4 else string)(view, at)
@@ -120,7 +119,7 @@ def _write_DescribeConfigsResource(out: bytearray, m: Any, version: int) -> None
 def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Request, int]:
     items: list[Any]
     item: Any
-    resources: Sequence[DescribeConfigsResource]
+    resources: list[DescribeConfigsResource]
     number, at = (compact_count if version >= 4 else count)(view, at, 4, budget)
     resources = items = []
     for _ in range(number):
@@ -172,7 +171,7 @@ def _read_DescribeConfigsResourceResult(view: memoryview, at: int, version: int,
     items: list[Any]
     item: Any
     value: str | None
-    synonyms: Sequence[DescribeConfigsSynonym]
+    synonyms: list[DescribeConfigsSynonym]
     name, at = (compact_string if version >= 4 else string)(view, at)
     value, at = (compact_nullable_string if version >= 4 else nullable_string)(view, at)
     read_only, config_source, is_sensitive = R_tbt(view, at)
@@ -213,7 +212,7 @@ def _read_DescribeConfigsResult(view: memoryview, at: int, version: int, budget:
     items: list[Any]
     item: Any
     error_message: str | None
-    configs: Sequence[DescribeConfigsResourceResult]
+    configs: list[DescribeConfigsResourceResult]
     error_code, = R_h(view, at)
     at += 2
     error_message, at = (compact_nullable_string if version >= 4 else nullable_string)(view, at)
@@ -245,7 +244,7 @@ def _write_DescribeConfigsResult(out: bytearray, m: Any, version: int) -> None:
 def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Response, int]:
     items: list[Any]
     item: Any
-    results: Sequence[DescribeConfigsResult]
+    results: list[DescribeConfigsResult]
     throttle_time_ms, = R_i(view, at)
     at += 4
     number, at = (compact_count if version >= 4 else count)(view, at, 7, budget)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count,
+    EMPTY, Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count,
     compact_nullable_records, compact_nullable_string, compact_string, count, fixed_items, not_served, nullable_count,
     nullable_records, put_compact_count, put_compact_nullable_count, put_compact_nullable_records,
     put_compact_nullable_string, put_compact_string, put_count, put_fixed_items, put_nullable_count,
@@ -63,25 +62,25 @@ class FetchPartition(Message):
 class FetchTopic(Message):
     __slots__ = ("topic", "topic_id", "partitions")
 
-    def __init__(self, topic: str = "", topic_id: bytes = NO_ID, partitions: Sequence[FetchPartition] = ()) -> None:
+    def __init__(self, topic: str = "", topic_id: bytes = NO_ID, partitions: list[FetchPartition] = EMPTY) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class ForgottenTopic(Message):
     __slots__ = ("topic", "topic_id", "partitions")
 
-    def __init__(self, topic: str = "", topic_id: bytes = NO_ID, partitions: Sequence[int] = ()) -> None:
+    def __init__(self, topic: str = "", topic_id: bytes = NO_ID, partitions: list[int] = EMPTY) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class Request(Message):
     __slots__ = ("cluster_id", "replica_id", "replica_state", "max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch", "topics", "forgotten_topics_data", "rack_id")
 
-    def __init__(self, cluster_id: str | None = None, replica_id: int = -1, replica_state: ReplicaState | None = None, max_wait_ms: int = 0, min_bytes: int = 0, max_bytes: int = 2147483647, isolation_level: int = 0, session_id: int = 0, session_epoch: int = -1, topics: Sequence[FetchTopic] = (), forgotten_topics_data: Sequence[ForgottenTopic] = (), rack_id: str = "") -> None:
+    def __init__(self, cluster_id: str | None = None, replica_id: int = -1, replica_state: ReplicaState | None = None, max_wait_ms: int = 0, min_bytes: int = 0, max_bytes: int = 2147483647, isolation_level: int = 0, session_id: int = 0, session_epoch: int = -1, topics: list[FetchTopic] = EMPTY, forgotten_topics_data: list[ForgottenTopic] = EMPTY, rack_id: str = "") -> None:
         self.cluster_id = cluster_id
         self.replica_id = replica_id
         self.replica_state = replica_state
@@ -91,8 +90,8 @@ class Request(Message):
         self.isolation_level = isolation_level
         self.session_id = session_id
         self.session_epoch = session_epoch
-        self.topics = topics
-        self.forgotten_topics_data = forgotten_topics_data
+        self.topics = topics if topics is not EMPTY else []
+        self.forgotten_topics_data = forgotten_topics_data if forgotten_topics_data is not EMPTY else []
         self.rack_id = rack_id
 
 
@@ -131,7 +130,7 @@ class AbortedTransaction(Message):
 class PartitionData(Message):
     __slots__ = ("partition_index", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "diverging_epoch", "current_leader", "snapshot_id", "aborted_transactions", "preferred_read_replica", "records")
 
-    def __init__(self, partition_index: int = 0, error_code: int = 0, high_watermark: int = 0, last_stable_offset: int = -1, log_start_offset: int = -1, diverging_epoch: EpochEndOffset | None = None, current_leader: LeaderIdAndEpoch | None = None, snapshot_id: SnapshotId | None = None, aborted_transactions: Sequence[AbortedTransaction] | None = (), preferred_read_replica: int = -1, records: Any = None) -> None:
+    def __init__(self, partition_index: int = 0, error_code: int = 0, high_watermark: int = 0, last_stable_offset: int = -1, log_start_offset: int = -1, diverging_epoch: EpochEndOffset | None = None, current_leader: LeaderIdAndEpoch | None = None, snapshot_id: SnapshotId | None = None, aborted_transactions: list[AbortedTransaction] | None = EMPTY, preferred_read_replica: int = -1, records: Any = None) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
         self.high_watermark = high_watermark
@@ -140,7 +139,7 @@ class PartitionData(Message):
         self.diverging_epoch = diverging_epoch
         self.current_leader = current_leader
         self.snapshot_id = snapshot_id
-        self.aborted_transactions = aborted_transactions
+        self.aborted_transactions = aborted_transactions if aborted_transactions is not EMPTY else []
         self.preferred_read_replica = preferred_read_replica
         self.records = records
 
@@ -148,10 +147,10 @@ class PartitionData(Message):
 class FetchableTopicResponse(Message):
     __slots__ = ("topic", "topic_id", "partitions")
 
-    def __init__(self, topic: str = "", topic_id: bytes = NO_ID, partitions: Sequence[PartitionData] = ()) -> None:
+    def __init__(self, topic: str = "", topic_id: bytes = NO_ID, partitions: list[PartitionData] = EMPTY) -> None:
         self.topic = topic
         self.topic_id = topic_id
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class NodeEndpoint(Message):
@@ -167,12 +166,12 @@ class NodeEndpoint(Message):
 class Response(Message):
     __slots__ = ("throttle_time_ms", "error_code", "session_id", "responses", "node_endpoints")
 
-    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, session_id: int = 0, responses: Sequence[FetchableTopicResponse] = (), node_endpoints: Sequence[NodeEndpoint] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, session_id: int = 0, responses: list[FetchableTopicResponse] = EMPTY, node_endpoints: list[NodeEndpoint] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.session_id = session_id
-        self.responses = responses
-        self.node_endpoints = node_endpoints
+        self.responses = responses if responses is not EMPTY else []
+        self.node_endpoints = node_endpoints if node_endpoints is not EMPTY else []
 
 
 def _read_ReplicaState(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[ReplicaState, int]:
@@ -263,7 +262,7 @@ def _read_FetchTopic(view: memoryview, at: int, version: int, budget: list[int])
         at += 16
     else:
         topic_id = NO_ID
-    partitions: Sequence[FetchPartition]
+    partitions: list[FetchPartition]
     number, at = (compact_count if version >= 12 else count)(view, at, 16, budget)
     partitions = items = []
     for _ in range(number):
@@ -297,7 +296,7 @@ def _read_ForgottenTopic(view: memoryview, at: int, version: int, budget: list[i
         at += 16
     else:
         topic_id = NO_ID
-    partitions: Sequence[int]
+    partitions: list[int]
     number, at = (compact_count if version >= 12 else count)(view, at, 4, budget)
     partitions = fixed_items(view, at, "i", number)
     at += 4 * number
@@ -333,13 +332,13 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         session_id = 0
         session_epoch = -1
-    topics: Sequence[FetchTopic]
+    topics: list[FetchTopic]
     number, at = (compact_count if version >= 12 else count)(view, at, 3, budget)
     topics = items = []
     for _ in range(number):
         item, at = _read_FetchTopic(view, at, version, budget)
         items.append(item)
-    forgotten_topics_data: Sequence[ForgottenTopic]
+    forgotten_topics_data: list[ForgottenTopic]
     if version >= 7:
         number, at = (compact_count if version >= 12 else count)(view, at, 3, budget)
         forgotten_topics_data = items = []
@@ -347,7 +346,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
             item, at = _read_ForgottenTopic(view, at, version, budget)
             items.append(item)
     else:
-        forgotten_topics_data = ()
+        forgotten_topics_data = []
     rack_id: str
     if version >= 11:
         rack_id, at = (compact_string if version >= 12 else string)(view, at)
@@ -457,7 +456,7 @@ def _read_PartitionData(view: memoryview, at: int, version: int, budget: list[in
         at += 8
     else:
         log_start_offset = -1
-    aborted_transactions: Sequence[AbortedTransaction] | None
+    aborted_transactions: list[AbortedTransaction] | None
     number, at = (compact_nullable_count if version >= 12 else nullable_count)(view, at, 16, budget)
     if number < 0:
         aborted_transactions = None
@@ -533,7 +532,7 @@ def _read_FetchableTopicResponse(view: memoryview, at: int, version: int, budget
         at += 16
     else:
         topic_id = NO_ID
-    partitions: Sequence[PartitionData]
+    partitions: list[PartitionData]
     number, at = (compact_count if version >= 12 else count)(view, at, 30, budget)
     partitions = items = []
     for _ in range(number):
@@ -588,13 +587,13 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
     else:
         error_code = 0
         session_id = 0
-    responses: Sequence[FetchableTopicResponse]
+    responses: list[FetchableTopicResponse]
     number, at = (compact_count if version >= 12 else count)(view, at, 3, budget)
     responses = items = []
     for _ in range(number):
         item, at = _read_FetchableTopicResponse(view, at, version, budget)
         items.append(item)
-    node_endpoints: Sequence[NodeEndpoint] = ()
+    node_endpoints: list[NodeEndpoint] = []
     if version >= 12:
         number_of_tags, at = uvarint(view, at)
         for _ in range(number_of_tags):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string, not_served,
-    nullable_string, put_compact_count, put_compact_nullable_string, put_compact_string, put_nullable_string,
-    put_string, skip_tags, string, trailing,
+    EMPTY, Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string,
+    not_served, nullable_string, put_compact_count, put_compact_nullable_string, put_compact_string,
+    put_nullable_string, put_string, skip_tags, string, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 10, 0, 6, 3
@@ -27,10 +26,10 @@ R_ih = Struct(">ih").unpack_from
 class Request(Message):
     __slots__ = ("key", "key_type", "coordinator_keys")
 
-    def __init__(self, key: str = "", key_type: int = 0, coordinator_keys: Sequence[str] = ()) -> None:
+    def __init__(self, key: str = "", key_type: int = 0, coordinator_keys: list[str] = EMPTY) -> None:
         self.key = key
         self.key_type = key_type
-        self.coordinator_keys = coordinator_keys
+        self.coordinator_keys = coordinator_keys if coordinator_keys is not EMPTY else []
 
 
 class Coordinator(Message):
@@ -48,14 +47,14 @@ class Coordinator(Message):
 class Response(Message):
     __slots__ = ("throttle_time_ms", "error_code", "error_message", "node_id", "host", "port", "coordinators")
 
-    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = "", node_id: int = 0, host: str = "", port: int = 0, coordinators: Sequence[Coordinator] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, error_message: str | None = "", node_id: int = 0, host: str = "", port: int = 0, coordinators: list[Coordinator] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.error_message = error_message
         self.node_id = node_id
         self.host = host
         self.port = port
-        self.coordinators = coordinators
+        self.coordinators = coordinators if coordinators is not EMPTY else []
 
 
 def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Request, int]:
@@ -71,7 +70,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         at += 1
     else:
         key_type = 0
-    coordinator_keys: Sequence[str]
+    coordinator_keys: list[str]
     if version >= 4:
         number, at = compact_count(view, at, 1, budget)
         coordinator_keys = items = []
@@ -79,7 +78,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
             item, at = compact_string(view, at)
             items.append(item)
     else:
-        coordinator_keys = ()
+        coordinator_keys = []
     if version >= 3:
         at = skip_tags(view, at) if view[at] else at + 1
     return Request(key, key_type, coordinator_keys), at
@@ -149,7 +148,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         node_id = 0
         host = ""
         port = 0
-    coordinators: Sequence[Coordinator]
+    coordinators: list[Coordinator]
     if version >= 4:
         number, at = compact_count(view, at, 14, budget)
         coordinators = items = []
@@ -157,7 +156,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
             item, at = _read_Coordinator(view, at, version, budget)
             items.append(item)
     else:
-        coordinators = ()
+        coordinators = []
     if version >= 3:
         at = skip_tags(view, at) if view[at] else at + 1
     return Response(throttle_time_ms, error_code, error_message, node_id, host, port, coordinators), at

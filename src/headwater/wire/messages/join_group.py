@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, blob, broken, compact_blob, compact_count, compact_nullable_string,
+    EMPTY, Message, Part, READ_ERRORS, Struct, blob, broken, compact_blob, compact_count, compact_nullable_string,
     compact_string, count, not_served, nullable_string, put_blob, put_compact_blob, put_compact_count,
     put_compact_nullable_string, put_compact_string, put_count, put_nullable_string, put_string, skip_tags, string,
     trailing,
@@ -34,14 +33,14 @@ class JoinGroupRequestProtocol(Message):
 class Request(Message):
     __slots__ = ("group_id", "session_timeout_ms", "rebalance_timeout_ms", "member_id", "group_instance_id", "protocol_type", "protocols", "reason")
 
-    def __init__(self, group_id: str = "", session_timeout_ms: int = 0, rebalance_timeout_ms: int = -1, member_id: str = "", group_instance_id: str | None = None, protocol_type: str = "", protocols: Sequence[JoinGroupRequestProtocol] = (), reason: str | None = None) -> None:
+    def __init__(self, group_id: str = "", session_timeout_ms: int = 0, rebalance_timeout_ms: int = -1, member_id: str = "", group_instance_id: str | None = None, protocol_type: str = "", protocols: list[JoinGroupRequestProtocol] = EMPTY, reason: str | None = None) -> None:
         self.group_id = group_id
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.protocol_type = protocol_type
-        self.protocols = protocols
+        self.protocols = protocols if protocols is not EMPTY else []
         self.reason = reason
 
 
@@ -57,7 +56,7 @@ class JoinGroupResponseMember(Message):
 class Response(Message):
     __slots__ = ("throttle_time_ms", "error_code", "generation_id", "protocol_type", "protocol_name", "leader", "skip_assignment", "member_id", "members")
 
-    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, generation_id: int = -1, protocol_type: str | None = None, protocol_name: str | None = "", leader: str = "", skip_assignment: bool = False, member_id: str = "", members: Sequence[JoinGroupResponseMember] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, generation_id: int = -1, protocol_type: str | None = None, protocol_name: str | None = "", leader: str = "", skip_assignment: bool = False, member_id: str = "", members: list[JoinGroupResponseMember] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.generation_id = generation_id
@@ -66,7 +65,7 @@ class Response(Message):
         self.leader = leader
         self.skip_assignment = skip_assignment
         self.member_id = member_id
-        self.members = members
+        self.members = members if members is not EMPTY else []
 
 
 def _read_JoinGroupRequestProtocol(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[JoinGroupRequestProtocol, int]:
@@ -101,7 +100,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         group_instance_id, at = (compact_nullable_string if version >= 6 else nullable_string)(view, at)
     else:
         group_instance_id = None
-    protocols: Sequence[JoinGroupRequestProtocol]
+    protocols: list[JoinGroupRequestProtocol]
     protocol_type, at = (compact_string if version >= 6 else string)(view, at)
     number, at = (compact_count if version >= 6 else count)(view, at, 3, budget)
     protocols = items = []
@@ -181,7 +180,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         at += 1
     else:
         skip_assignment = False
-    members: Sequence[JoinGroupResponseMember]
+    members: list[JoinGroupResponseMember]
     member_id, at = (compact_string if version >= 6 else string)(view, at)
     number, at = (compact_count if version >= 6 else count)(view, at, 4, budget)
     members = items = []

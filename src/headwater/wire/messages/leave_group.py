@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string, count,
+    EMPTY, Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string, count,
     not_served, nullable_string, put_compact_count, put_compact_nullable_string, put_compact_string, put_count,
     put_nullable_string, put_string, skip_tags, string, trailing,
 )
@@ -32,10 +31,10 @@ class MemberIdentity(Message):
 class Request(Message):
     __slots__ = ("group_id", "member_id", "members")
 
-    def __init__(self, group_id: str = "", member_id: str = "", members: Sequence[MemberIdentity] = ()) -> None:
+    def __init__(self, group_id: str = "", member_id: str = "", members: list[MemberIdentity] = EMPTY) -> None:
         self.group_id = group_id
         self.member_id = member_id
-        self.members = members
+        self.members = members if members is not EMPTY else []
 
 
 class MemberResponse(Message):
@@ -50,10 +49,10 @@ class MemberResponse(Message):
 class Response(Message):
     __slots__ = ("throttle_time_ms", "error_code", "members")
 
-    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, members: Sequence[MemberResponse] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, members: list[MemberResponse] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.members = members
+        self.members = members if members is not EMPTY else []
 
 
 def _read_MemberIdentity(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[MemberIdentity, int]:
@@ -88,7 +87,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         member_id, at = string(view, at)
     else:
         member_id = ""
-    members: Sequence[MemberIdentity]
+    members: list[MemberIdentity]
     if version >= 3:
         number, at = (compact_count if version >= 4 else count)(view, at, 3, budget)
         members = items = []
@@ -96,7 +95,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
             item, at = _read_MemberIdentity(view, at, version, budget)
             items.append(item)
     else:
-        members = ()
+        members = []
     if version >= 4:
         at = skip_tags(view, at) if view[at] else at + 1
     return Request(group_id, member_id, members), at
@@ -143,7 +142,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         throttle_time_ms = 0
     error_code, = R_h(view, at)
     at += 2
-    members: Sequence[MemberResponse]
+    members: list[MemberResponse]
     if version >= 3:
         number, at = (compact_count if version >= 4 else count)(view, at, 5, budget)
         members = items = []
@@ -151,7 +150,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
             item, at = _read_MemberResponse(view, at, version, budget)
             items.append(item)
     else:
-        members = ()
+        members = []
     if version >= 4:
         at = skip_tags(view, at) if view[at] else at + 1
     return Response(throttle_time_ms, error_code, members), at

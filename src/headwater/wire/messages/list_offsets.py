@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_string, count, not_served, put_compact_count,
-    put_compact_string, put_count, put_string, skip_tags, string, trailing,
+    EMPTY, Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_string, count, not_served,
+    put_compact_count, put_compact_string, put_count, put_string, skip_tags, string, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 2, 1, 11, 6
@@ -35,18 +34,18 @@ class ListOffsetsPartition(Message):
 class ListOffsetsTopic(Message):
     __slots__ = ("name", "partitions")
 
-    def __init__(self, name: str = "", partitions: Sequence[ListOffsetsPartition] = ()) -> None:
+    def __init__(self, name: str = "", partitions: list[ListOffsetsPartition] = EMPTY) -> None:
         self.name = name
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class Request(Message):
     __slots__ = ("replica_id", "isolation_level", "topics", "timeout_ms")
 
-    def __init__(self, replica_id: int = 0, isolation_level: int = 0, topics: Sequence[ListOffsetsTopic] = (), timeout_ms: int = 0) -> None:
+    def __init__(self, replica_id: int = 0, isolation_level: int = 0, topics: list[ListOffsetsTopic] = EMPTY, timeout_ms: int = 0) -> None:
         self.replica_id = replica_id
         self.isolation_level = isolation_level
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
         self.timeout_ms = timeout_ms
 
 
@@ -64,17 +63,17 @@ class ListOffsetsPartitionResponse(Message):
 class ListOffsetsTopicResponse(Message):
     __slots__ = ("name", "partitions")
 
-    def __init__(self, name: str = "", partitions: Sequence[ListOffsetsPartitionResponse] = ()) -> None:
+    def __init__(self, name: str = "", partitions: list[ListOffsetsPartitionResponse] = EMPTY) -> None:
         self.name = name
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class Response(Message):
     __slots__ = ("throttle_time_ms", "topics")
 
-    def __init__(self, throttle_time_ms: int = 0, topics: Sequence[ListOffsetsTopicResponse] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, topics: list[ListOffsetsTopicResponse] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
 
 
 def _read_ListOffsetsPartition(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[ListOffsetsPartition, int]:
@@ -104,7 +103,7 @@ def _write_ListOffsetsPartition(out: bytearray, m: Any, version: int) -> None:
 def _read_ListOffsetsTopic(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[ListOffsetsTopic, int]:
     items: list[Any]
     item: Any
-    partitions: Sequence[ListOffsetsPartition]
+    partitions: list[ListOffsetsPartition]
     name, at = (compact_string if version >= 6 else string)(view, at)
     number, at = (compact_count if version >= 6 else count)(view, at, 12, budget)
     partitions = items = []
@@ -135,7 +134,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         at += 1
     else:
         isolation_level = 0
-    topics: Sequence[ListOffsetsTopic]
+    topics: list[ListOffsetsTopic]
     number, at = (compact_count if version >= 6 else count)(view, at, 3, budget)
     topics = items = []
     for _ in range(number):
@@ -188,7 +187,7 @@ def _write_ListOffsetsPartitionResponse(out: bytearray, m: Any, version: int) ->
 def _read_ListOffsetsTopicResponse(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[ListOffsetsTopicResponse, int]:
     items: list[Any]
     item: Any
-    partitions: Sequence[ListOffsetsPartitionResponse]
+    partitions: list[ListOffsetsPartitionResponse]
     name, at = (compact_string if version >= 6 else string)(view, at)
     number, at = (compact_count if version >= 6 else count)(view, at, 22, budget)
     partitions = items = []
@@ -217,7 +216,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         at += 4
     else:
         throttle_time_ms = 0
-    topics: Sequence[ListOffsetsTopicResponse]
+    topics: list[ListOffsetsTopicResponse]
     number, at = (compact_count if version >= 6 else count)(view, at, 3, budget)
     topics = items = []
     for _ in range(number):

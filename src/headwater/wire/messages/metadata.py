@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count, compact_nullable_string,
-    compact_string, count, fixed_items, not_served, nullable_count, nullable_string, put_compact_count,
-    put_compact_nullable_count, put_compact_nullable_string, put_compact_string, put_count, put_fixed_items,
-    put_nullable_count, put_nullable_string, put_string, skip_tags, string, trailing,
+    EMPTY, Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count,
+    compact_nullable_string, compact_string, count, fixed_items, not_served, nullable_count, nullable_string,
+    put_compact_count, put_compact_nullable_count, put_compact_nullable_string, put_compact_string, put_count,
+    put_fixed_items, put_nullable_count, put_nullable_string, put_string, skip_tags, string, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 3, 0, 13, 9
@@ -38,8 +37,8 @@ class MetadataRequestTopic(Message):
 class Request(Message):
     __slots__ = ("topics", "allow_auto_topic_creation", "include_cluster_authorized_operations", "include_topic_authorized_operations")
 
-    def __init__(self, topics: Sequence[MetadataRequestTopic] | None = (), allow_auto_topic_creation: bool = True, include_cluster_authorized_operations: bool = False, include_topic_authorized_operations: bool = False) -> None:
-        self.topics = topics
+    def __init__(self, topics: list[MetadataRequestTopic] | None = EMPTY, allow_auto_topic_creation: bool = True, include_cluster_authorized_operations: bool = False, include_topic_authorized_operations: bool = False) -> None:
+        self.topics = topics if topics is not EMPTY else []
         self.allow_auto_topic_creation = allow_auto_topic_creation
         self.include_cluster_authorized_operations = include_cluster_authorized_operations
         self.include_topic_authorized_operations = include_topic_authorized_operations
@@ -58,37 +57,37 @@ class MetadataResponseBroker(Message):
 class MetadataResponsePartition(Message):
     __slots__ = ("error_code", "partition_index", "leader_id", "leader_epoch", "replica_nodes", "isr_nodes", "offline_replicas")
 
-    def __init__(self, error_code: int = 0, partition_index: int = 0, leader_id: int = 0, leader_epoch: int = -1, replica_nodes: Sequence[int] = (), isr_nodes: Sequence[int] = (), offline_replicas: Sequence[int] = ()) -> None:
+    def __init__(self, error_code: int = 0, partition_index: int = 0, leader_id: int = 0, leader_epoch: int = -1, replica_nodes: list[int] = EMPTY, isr_nodes: list[int] = EMPTY, offline_replicas: list[int] = EMPTY) -> None:
         self.error_code = error_code
         self.partition_index = partition_index
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        self.replica_nodes = replica_nodes
-        self.isr_nodes = isr_nodes
-        self.offline_replicas = offline_replicas
+        self.replica_nodes = replica_nodes if replica_nodes is not EMPTY else []
+        self.isr_nodes = isr_nodes if isr_nodes is not EMPTY else []
+        self.offline_replicas = offline_replicas if offline_replicas is not EMPTY else []
 
 
 class MetadataResponseTopic(Message):
     __slots__ = ("error_code", "name", "topic_id", "is_internal", "partitions", "topic_authorized_operations")
 
-    def __init__(self, error_code: int = 0, name: str | None = "", topic_id: bytes = NO_ID, is_internal: bool = False, partitions: Sequence[MetadataResponsePartition] = (), topic_authorized_operations: int = -2147483648) -> None:
+    def __init__(self, error_code: int = 0, name: str | None = "", topic_id: bytes = NO_ID, is_internal: bool = False, partitions: list[MetadataResponsePartition] = EMPTY, topic_authorized_operations: int = -2147483648) -> None:
         self.error_code = error_code
         self.name = name
         self.topic_id = topic_id
         self.is_internal = is_internal
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
         self.topic_authorized_operations = topic_authorized_operations
 
 
 class Response(Message):
     __slots__ = ("throttle_time_ms", "brokers", "cluster_id", "controller_id", "topics", "cluster_authorized_operations", "error_code")
 
-    def __init__(self, throttle_time_ms: int = 0, brokers: Sequence[MetadataResponseBroker] = (), cluster_id: str | None = None, controller_id: int = -1, topics: Sequence[Any] = (), cluster_authorized_operations: int = -2147483648, error_code: int = 0) -> None:
+    def __init__(self, throttle_time_ms: int = 0, brokers: list[MetadataResponseBroker] = EMPTY, cluster_id: str | None = None, controller_id: int = -1, topics: list[Any] = EMPTY, cluster_authorized_operations: int = -2147483648, error_code: int = 0) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.brokers = brokers
+        self.brokers = brokers if brokers is not EMPTY else []
         self.cluster_id = cluster_id
         self.controller_id = controller_id
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
         self.cluster_authorized_operations = cluster_authorized_operations
         self.error_code = error_code
 
@@ -117,7 +116,7 @@ def _write_MetadataRequestTopic(out: bytearray, m: Any, version: int) -> None:
 def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Request, int]:
     items: list[Any]
     item: Any
-    topics: Sequence[MetadataRequestTopic] | None
+    topics: list[MetadataRequestTopic] | None
     number, at = (compact_nullable_count if version >= 9 else nullable_count if version >= 1 else count)(view, at, 2, budget)
     if number < 0:
         topics = None
@@ -194,21 +193,21 @@ def _read_MetadataResponsePartition(view: memoryview, at: int, version: int, bud
         at += 4
     else:
         leader_epoch = -1
-    replica_nodes: Sequence[int]
-    isr_nodes: Sequence[int]
+    replica_nodes: list[int]
+    isr_nodes: list[int]
     number, at = (compact_count if version >= 9 else count)(view, at, 4, budget)
     replica_nodes = fixed_items(view, at, "i", number)
     at += 4 * number
     number, at = (compact_count if version >= 9 else count)(view, at, 4, budget)
     isr_nodes = fixed_items(view, at, "i", number)
     at += 4 * number
-    offline_replicas: Sequence[int]
+    offline_replicas: list[int]
     if version >= 5:
         number, at = (compact_count if version >= 9 else count)(view, at, 4, budget)
         offline_replicas = fixed_items(view, at, "i", number)
         at += 4 * number
     else:
-        offline_replicas = ()
+        offline_replicas = []
     if version >= 9:
         at = skip_tags(view, at) if view[at] else at + 1
     return MetadataResponsePartition(error_code, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas), at
@@ -246,7 +245,7 @@ def _read_MetadataResponseTopic(view: memoryview, at: int, version: int, budget:
         at += 1
     else:
         is_internal = False
-    partitions: Sequence[MetadataResponsePartition]
+    partitions: list[MetadataResponsePartition]
     number, at = (compact_count if version >= 9 else count)(view, at, 18, budget)
     partitions = items = []
     for _ in range(number):
@@ -286,7 +285,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         at += 4
     else:
         throttle_time_ms = 0
-    brokers: Sequence[MetadataResponseBroker]
+    brokers: list[MetadataResponseBroker]
     number, at = (compact_count if version >= 9 else count)(view, at, 10, budget)
     brokers = items = []
     for _ in range(number):
@@ -302,7 +301,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         at += 4
     else:
         controller_id = -1
-    topics: Sequence[Any]
+    topics: list[Any]
     number, at = (compact_count if version >= 9 else count)(view, at, 8, budget)
     topics = items = []
     for _ in range(number):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string, count,
-    not_served, nullable_string, put_compact_count, put_compact_nullable_string, put_compact_string, put_count,
+    EMPTY, Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_string, compact_string,
+    count, not_served, nullable_string, put_compact_count, put_compact_nullable_string, put_compact_string, put_count,
     put_nullable_string, put_string, skip_tags, string, trailing,
 )
 
@@ -39,22 +38,22 @@ class OffsetCommitRequestPartition(Message):
 class OffsetCommitRequestTopic(Message):
     __slots__ = ("name", "topic_id", "partitions")
 
-    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partitions: Sequence[OffsetCommitRequestPartition] = ()) -> None:
+    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partitions: list[OffsetCommitRequestPartition] = EMPTY) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class Request(Message):
     __slots__ = ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "retention_time_ms", "topics")
 
-    def __init__(self, group_id: str = "", generation_id_or_member_epoch: int = -1, member_id: str = "", group_instance_id: str | None = None, retention_time_ms: int = -1, topics: Sequence[OffsetCommitRequestTopic] = ()) -> None:
+    def __init__(self, group_id: str = "", generation_id_or_member_epoch: int = -1, member_id: str = "", group_instance_id: str | None = None, retention_time_ms: int = -1, topics: list[OffsetCommitRequestTopic] = EMPTY) -> None:
         self.group_id = group_id
         self.generation_id_or_member_epoch = generation_id_or_member_epoch
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.retention_time_ms = retention_time_ms
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
 
 
 class OffsetCommitResponsePartition(Message):
@@ -68,18 +67,18 @@ class OffsetCommitResponsePartition(Message):
 class OffsetCommitResponseTopic(Message):
     __slots__ = ("name", "topic_id", "partitions")
 
-    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partitions: Sequence[OffsetCommitResponsePartition] = ()) -> None:
+    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partitions: list[OffsetCommitResponsePartition] = EMPTY) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class Response(Message):
     __slots__ = ("throttle_time_ms", "topics")
 
-    def __init__(self, throttle_time_ms: int = 0, topics: Sequence[OffsetCommitResponseTopic] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, topics: list[OffsetCommitResponseTopic] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
 
 
 def _read_OffsetCommitRequestPartition(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[OffsetCommitRequestPartition, int]:
@@ -119,7 +118,7 @@ def _read_OffsetCommitRequestTopic(view: memoryview, at: int, version: int, budg
         at += 16
     else:
         topic_id = NO_ID
-    partitions: Sequence[OffsetCommitRequestPartition]
+    partitions: list[OffsetCommitRequestPartition]
     number, at = (compact_count if version >= 8 else count)(view, at, 14, budget)
     partitions = items = []
     for _ in range(number):
@@ -159,7 +158,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         at += 8
     else:
         retention_time_ms = -1
-    topics: Sequence[OffsetCommitRequestTopic]
+    topics: list[OffsetCommitRequestTopic]
     number, at = (compact_count if version >= 8 else count)(view, at, 3, budget)
     topics = items = []
     for _ in range(number):
@@ -212,7 +211,7 @@ def _read_OffsetCommitResponseTopic(view: memoryview, at: int, version: int, bud
         at += 16
     else:
         topic_id = NO_ID
-    partitions: Sequence[OffsetCommitResponsePartition]
+    partitions: list[OffsetCommitResponsePartition]
     number, at = (compact_count if version >= 8 else count)(view, at, 6, budget)
     partitions = items = []
     for _ in range(number):
@@ -243,7 +242,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         at += 4
     else:
         throttle_time_ms = 0
-    topics: Sequence[OffsetCommitResponseTopic]
+    topics: list[OffsetCommitResponseTopic]
     number, at = (compact_count if version >= 8 else count)(view, at, 3, budget)
     topics = items = []
     for _ in range(number):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count, compact_nullable_string,
-    compact_string, count, fixed_items, not_served, nullable_count, nullable_string, put_compact_count,
-    put_compact_nullable_count, put_compact_nullable_string, put_compact_string, put_count, put_fixed_items,
-    put_nullable_count, put_nullable_string, put_string, skip_tags, string, trailing,
+    EMPTY, Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count,
+    compact_nullable_string, compact_string, count, fixed_items, not_served, nullable_count, nullable_string,
+    put_compact_count, put_compact_nullable_count, put_compact_nullable_string, put_compact_string, put_count,
+    put_fixed_items, put_nullable_count, put_nullable_string, put_string, skip_tags, string, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 9, 1, 10, 6
@@ -32,37 +31,37 @@ R_t = Struct(">?").unpack_from
 class OffsetFetchRequestTopic(Message):
     __slots__ = ("name", "partition_indexes")
 
-    def __init__(self, name: str = "", partition_indexes: Sequence[int] = ()) -> None:
+    def __init__(self, name: str = "", partition_indexes: list[int] = EMPTY) -> None:
         self.name = name
-        self.partition_indexes = partition_indexes
+        self.partition_indexes = partition_indexes if partition_indexes is not EMPTY else []
 
 
 class OffsetFetchRequestTopics(Message):
     __slots__ = ("name", "topic_id", "partition_indexes")
 
-    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partition_indexes: Sequence[int] = ()) -> None:
+    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partition_indexes: list[int] = EMPTY) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partition_indexes = partition_indexes
+        self.partition_indexes = partition_indexes if partition_indexes is not EMPTY else []
 
 
 class OffsetFetchRequestGroup(Message):
     __slots__ = ("group_id", "member_id", "member_epoch", "topics")
 
-    def __init__(self, group_id: str = "", member_id: str | None = None, member_epoch: int = -1, topics: Sequence[OffsetFetchRequestTopics] | None = ()) -> None:
+    def __init__(self, group_id: str = "", member_id: str | None = None, member_epoch: int = -1, topics: list[OffsetFetchRequestTopics] | None = EMPTY) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.member_epoch = member_epoch
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
 
 
 class Request(Message):
     __slots__ = ("group_id", "topics", "groups", "require_stable")
 
-    def __init__(self, group_id: str = "", topics: Sequence[OffsetFetchRequestTopic] | None = (), groups: Sequence[OffsetFetchRequestGroup] = (), require_stable: bool = False) -> None:
+    def __init__(self, group_id: str = "", topics: list[OffsetFetchRequestTopic] | None = EMPTY, groups: list[OffsetFetchRequestGroup] = EMPTY, require_stable: bool = False) -> None:
         self.group_id = group_id
-        self.topics = topics
-        self.groups = groups
+        self.topics = topics if topics is not EMPTY else []
+        self.groups = groups if groups is not EMPTY else []
         self.require_stable = require_stable
 
 
@@ -80,9 +79,9 @@ class OffsetFetchResponsePartition(Message):
 class OffsetFetchResponseTopic(Message):
     __slots__ = ("name", "partitions")
 
-    def __init__(self, name: str = "", partitions: Sequence[OffsetFetchResponsePartition] = ()) -> None:
+    def __init__(self, name: str = "", partitions: list[OffsetFetchResponsePartition] = EMPTY) -> None:
         self.name = name
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class OffsetFetchResponsePartitions(Message):
@@ -99,33 +98,33 @@ class OffsetFetchResponsePartitions(Message):
 class OffsetFetchResponseTopics(Message):
     __slots__ = ("name", "topic_id", "partitions")
 
-    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partitions: Sequence[OffsetFetchResponsePartitions] = ()) -> None:
+    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partitions: list[OffsetFetchResponsePartitions] = EMPTY) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class OffsetFetchResponseGroup(Message):
     __slots__ = ("group_id", "topics", "error_code")
 
-    def __init__(self, group_id: str = "", topics: Sequence[OffsetFetchResponseTopics] = (), error_code: int = 0) -> None:
+    def __init__(self, group_id: str = "", topics: list[OffsetFetchResponseTopics] = EMPTY, error_code: int = 0) -> None:
         self.group_id = group_id
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
         self.error_code = error_code
 
 
 class Response(Message):
     __slots__ = ("throttle_time_ms", "topics", "error_code", "groups")
 
-    def __init__(self, throttle_time_ms: int = 0, topics: Sequence[OffsetFetchResponseTopic] = (), error_code: int = 0, groups: Sequence[OffsetFetchResponseGroup] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, topics: list[OffsetFetchResponseTopic] = EMPTY, error_code: int = 0, groups: list[OffsetFetchResponseGroup] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
         self.error_code = error_code
-        self.groups = groups
+        self.groups = groups if groups is not EMPTY else []
 
 
 def _read_OffsetFetchRequestTopic(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[OffsetFetchRequestTopic, int]:
-    partition_indexes: Sequence[int]
+    partition_indexes: list[int]
     name, at = (compact_string if version >= 6 else string)(view, at)
     number, at = (compact_count if version >= 6 else count)(view, at, 4, budget)
     partition_indexes = fixed_items(view, at, "i", number)
@@ -154,7 +153,7 @@ def _read_OffsetFetchRequestTopics(view: memoryview, at: int, version: int, budg
         at += 16
     else:
         topic_id = NO_ID
-    partition_indexes: Sequence[int]
+    partition_indexes: list[int]
     number, at = compact_count(view, at, 4, budget)
     partition_indexes = fixed_items(view, at, "i", number)
     at += 4 * number
@@ -184,7 +183,7 @@ def _read_OffsetFetchRequestGroup(view: memoryview, at: int, version: int, budge
     else:
         member_id = None
         member_epoch = -1
-    topics: Sequence[OffsetFetchRequestTopics] | None
+    topics: list[OffsetFetchRequestTopics] | None
     number, at = compact_nullable_count(view, at, 3, budget)
     if number < 0:
         topics = None
@@ -212,7 +211,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     items: list[Any]
     item: Any
     group_id: str
-    topics: Sequence[OffsetFetchRequestTopic] | None
+    topics: list[OffsetFetchRequestTopic] | None
     if version <= 7:
         group_id, at = (compact_string if version >= 6 else string)(view, at)
         number, at = (compact_nullable_count if version >= 6 else nullable_count if version >= 2 else count)(view, at, 3, budget)
@@ -225,8 +224,8 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
                 items.append(item)
     else:
         group_id = ""
-        topics = ()
-    groups: Sequence[OffsetFetchRequestGroup]
+        topics = []
+    groups: list[OffsetFetchRequestGroup]
     if version >= 8:
         number, at = compact_count(view, at, 3, budget)
         groups = items = []
@@ -234,7 +233,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
             item, at = _read_OffsetFetchRequestGroup(view, at, version, budget)
             items.append(item)
     else:
-        groups = ()
+        groups = []
     if version >= 7:
         require_stable, = R_t(view, at)
         at += 1
@@ -291,7 +290,7 @@ def _write_OffsetFetchResponsePartition(out: bytearray, m: Any, version: int) ->
 def _read_OffsetFetchResponseTopic(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[OffsetFetchResponseTopic, int]:
     items: list[Any]
     item: Any
-    partitions: Sequence[OffsetFetchResponsePartition]
+    partitions: list[OffsetFetchResponsePartition]
     name, at = (compact_string if version >= 6 else string)(view, at)
     number, at = (compact_count if version >= 6 else count)(view, at, 16, budget)
     partitions = items = []
@@ -343,7 +342,7 @@ def _read_OffsetFetchResponseTopics(view: memoryview, at: int, version: int, bud
         at += 16
     else:
         topic_id = NO_ID
-    partitions: Sequence[OffsetFetchResponsePartitions]
+    partitions: list[OffsetFetchResponsePartitions]
     number, at = compact_count(view, at, 20, budget)
     partitions = items = []
     for _ in range(number):
@@ -367,7 +366,7 @@ def _write_OffsetFetchResponseTopics(out: bytearray, m: Any, version: int) -> No
 def _read_OffsetFetchResponseGroup(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[OffsetFetchResponseGroup, int]:
     items: list[Any]
     item: Any
-    topics: Sequence[OffsetFetchResponseTopics]
+    topics: list[OffsetFetchResponseTopics]
     group_id, at = compact_string(view, at)
     number, at = compact_count(view, at, 3, budget)
     topics = items = []
@@ -397,7 +396,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         at += 4
     else:
         throttle_time_ms = 0
-    topics: Sequence[OffsetFetchResponseTopic]
+    topics: list[OffsetFetchResponseTopic]
     if version <= 7:
         number, at = (compact_count if version >= 6 else count)(view, at, 3, budget)
         topics = items = []
@@ -405,13 +404,13 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
             item, at = _read_OffsetFetchResponseTopic(view, at, version, budget)
             items.append(item)
     else:
-        topics = ()
+        topics = []
     if 2 <= version <= 7:
         error_code, = R_h(view, at)
         at += 2
     else:
         error_code = 0
-    groups: Sequence[OffsetFetchResponseGroup]
+    groups: list[OffsetFetchResponseGroup]
     if version >= 8:
         number, at = compact_count(view, at, 5, budget)
         groups = items = []
@@ -419,7 +418,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
             item, at = _read_OffsetFetchResponseGroup(view, at, version, budget)
             items.append(item)
     else:
-        groups = ()
+        groups = []
     if version >= 6:
         at = skip_tags(view, at) if view[at] else at + 1
     return Response(throttle_time_ms, topics, error_code, groups), at

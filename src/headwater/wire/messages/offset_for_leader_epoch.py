@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_string, count, not_served, put_compact_count,
-    put_compact_string, put_count, put_string, skip_tags, string, trailing,
+    EMPTY, Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_string, count, not_served,
+    put_compact_count, put_compact_string, put_count, put_string, skip_tags, string, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 23, 2, 4, 4
@@ -33,17 +32,17 @@ class OffsetForLeaderPartition(Message):
 class OffsetForLeaderTopic(Message):
     __slots__ = ("topic", "partitions")
 
-    def __init__(self, topic: str = "", partitions: Sequence[OffsetForLeaderPartition] = ()) -> None:
+    def __init__(self, topic: str = "", partitions: list[OffsetForLeaderPartition] = EMPTY) -> None:
         self.topic = topic
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class Request(Message):
     __slots__ = ("replica_id", "topics")
 
-    def __init__(self, replica_id: int = -2, topics: Sequence[OffsetForLeaderTopic] = ()) -> None:
+    def __init__(self, replica_id: int = -2, topics: list[OffsetForLeaderTopic] = EMPTY) -> None:
         self.replica_id = replica_id
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
 
 
 class EpochEndOffset(Message):
@@ -59,17 +58,17 @@ class EpochEndOffset(Message):
 class OffsetForLeaderTopicResult(Message):
     __slots__ = ("topic", "partitions")
 
-    def __init__(self, topic: str = "", partitions: Sequence[EpochEndOffset] = ()) -> None:
+    def __init__(self, topic: str = "", partitions: list[EpochEndOffset] = EMPTY) -> None:
         self.topic = topic
-        self.partitions = partitions
+        self.partitions = partitions if partitions is not EMPTY else []
 
 
 class Response(Message):
     __slots__ = ("throttle_time_ms", "topics")
 
-    def __init__(self, throttle_time_ms: int = 0, topics: Sequence[OffsetForLeaderTopicResult] = ()) -> None:
+    def __init__(self, throttle_time_ms: int = 0, topics: list[OffsetForLeaderTopicResult] = EMPTY) -> None:
         self.throttle_time_ms = throttle_time_ms
-        self.topics = topics
+        self.topics = topics if topics is not EMPTY else []
 
 
 def _read_OffsetForLeaderPartition(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[OffsetForLeaderPartition, int]:
@@ -89,7 +88,7 @@ def _write_OffsetForLeaderPartition(out: bytearray, m: Any, version: int) -> Non
 def _read_OffsetForLeaderTopic(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[OffsetForLeaderTopic, int]:
     items: list[Any]
     item: Any
-    partitions: Sequence[OffsetForLeaderPartition]
+    partitions: list[OffsetForLeaderPartition]
     topic, at = (compact_string if version >= 4 else string)(view, at)
     number, at = (compact_count if version >= 4 else count)(view, at, 12, budget)
     partitions = items = []
@@ -118,7 +117,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         at += 4
     else:
         replica_id = -2
-    topics: Sequence[OffsetForLeaderTopic]
+    topics: list[OffsetForLeaderTopic]
     number, at = (compact_count if version >= 4 else count)(view, at, 3, budget)
     topics = items = []
     for _ in range(number):
@@ -156,7 +155,7 @@ def _write_EpochEndOffset(out: bytearray, m: Any, version: int) -> None:
 def _read_OffsetForLeaderTopicResult(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[OffsetForLeaderTopicResult, int]:
     items: list[Any]
     item: Any
-    partitions: Sequence[EpochEndOffset]
+    partitions: list[EpochEndOffset]
     topic, at = (compact_string if version >= 4 else string)(view, at)
     number, at = (compact_count if version >= 4 else count)(view, at, 18, budget)
     partitions = items = []
@@ -180,7 +179,7 @@ def _write_OffsetForLeaderTopicResult(out: bytearray, m: Any, version: int) -> N
 def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Response, int]:
     items: list[Any]
     item: Any
-    topics: Sequence[OffsetForLeaderTopicResult]
+    topics: list[OffsetForLeaderTopicResult]
     throttle_time_ms, = R_i(view, at)
     at += 4
     number, at = (compact_count if version >= 4 else count)(view, at, 3, budget)

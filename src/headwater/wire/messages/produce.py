@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_records,
+    EMPTY, Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_records,
     compact_nullable_string, compact_string, count, not_served, nullable_records, nullable_string, put_compact_count,
     put_compact_nullable_records, put_compact_nullable_string, put_compact_string, put_count, put_nullable_records,
     put_nullable_string, put_string, put_tags, skip_tags, string, tag_ends, tag_header, trailing, uvarint,
@@ -40,20 +39,20 @@ class PartitionProduceData(Message):
 class TopicProduceData(Message):
     __slots__ = ("name", "topic_id", "partition_data")
 
-    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partition_data: Sequence[PartitionProduceData] = ()) -> None:
+    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partition_data: list[PartitionProduceData] = EMPTY) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partition_data = partition_data
+        self.partition_data = partition_data if partition_data is not EMPTY else []
 
 
 class Request(Message):
     __slots__ = ("transactional_id", "acks", "timeout_ms", "topic_data")
 
-    def __init__(self, transactional_id: str | None = None, acks: int = 0, timeout_ms: int = 0, topic_data: Sequence[TopicProduceData] = ()) -> None:
+    def __init__(self, transactional_id: str | None = None, acks: int = 0, timeout_ms: int = 0, topic_data: list[TopicProduceData] = EMPTY) -> None:
         self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms
-        self.topic_data = topic_data
+        self.topic_data = topic_data if topic_data is not EMPTY else []
 
 
 class BatchIndexAndErrorMessage(Message):
@@ -75,13 +74,13 @@ class LeaderIdAndEpoch(Message):
 class PartitionProduceResponse(Message):
     __slots__ = ("index", "error_code", "base_offset", "log_append_time_ms", "log_start_offset", "record_errors", "error_message", "current_leader")
 
-    def __init__(self, index: int = 0, error_code: int = 0, base_offset: int = 0, log_append_time_ms: int = -1, log_start_offset: int = -1, record_errors: Sequence[BatchIndexAndErrorMessage] = (), error_message: str | None = None, current_leader: LeaderIdAndEpoch | None = None) -> None:
+    def __init__(self, index: int = 0, error_code: int = 0, base_offset: int = 0, log_append_time_ms: int = -1, log_start_offset: int = -1, record_errors: list[BatchIndexAndErrorMessage] = EMPTY, error_message: str | None = None, current_leader: LeaderIdAndEpoch | None = None) -> None:
         self.index = index
         self.error_code = error_code
         self.base_offset = base_offset
         self.log_append_time_ms = log_append_time_ms
         self.log_start_offset = log_start_offset
-        self.record_errors = record_errors
+        self.record_errors = record_errors if record_errors is not EMPTY else []
         self.error_message = error_message
         self.current_leader = current_leader
 
@@ -89,10 +88,10 @@ class PartitionProduceResponse(Message):
 class TopicProduceResponse(Message):
     __slots__ = ("name", "topic_id", "partition_responses")
 
-    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partition_responses: Sequence[PartitionProduceResponse] = ()) -> None:
+    def __init__(self, name: str = "", topic_id: bytes = NO_ID, partition_responses: list[PartitionProduceResponse] = EMPTY) -> None:
         self.name = name
         self.topic_id = topic_id
-        self.partition_responses = partition_responses
+        self.partition_responses = partition_responses if partition_responses is not EMPTY else []
 
 
 class NodeEndpoint(Message):
@@ -108,10 +107,10 @@ class NodeEndpoint(Message):
 class Response(Message):
     __slots__ = ("responses", "throttle_time_ms", "node_endpoints")
 
-    def __init__(self, responses: Sequence[TopicProduceResponse] = (), throttle_time_ms: int = 0, node_endpoints: Sequence[NodeEndpoint] = ()) -> None:
-        self.responses = responses
+    def __init__(self, responses: list[TopicProduceResponse] = EMPTY, throttle_time_ms: int = 0, node_endpoints: list[NodeEndpoint] = EMPTY) -> None:
+        self.responses = responses if responses is not EMPTY else []
         self.throttle_time_ms = throttle_time_ms
-        self.node_endpoints = node_endpoints
+        self.node_endpoints = node_endpoints if node_endpoints is not EMPTY else []
 
 
 def _read_PartitionProduceData(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[PartitionProduceData, int]:
@@ -145,7 +144,7 @@ def _read_TopicProduceData(view: memoryview, at: int, version: int, budget: list
         at += 16
     else:
         topic_id = NO_ID
-    partition_data: Sequence[PartitionProduceData]
+    partition_data: list[PartitionProduceData]
     number, at = (compact_count if version >= 9 else count)(view, at, 6, budget)
     partition_data = items = []
     for _ in range(number):
@@ -173,7 +172,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     items: list[Any]
     item: Any
     transactional_id: str | None
-    topic_data: Sequence[TopicProduceData]
+    topic_data: list[TopicProduceData]
     transactional_id, at = (compact_nullable_string if version >= 9 else nullable_string)(view, at)
     acks, timeout_ms = R_hi(view, at)
     at += 6
@@ -237,7 +236,7 @@ def _read_PartitionProduceResponse(view: memoryview, at: int, version: int, budg
         at += 8
     else:
         log_start_offset = -1
-    record_errors: Sequence[BatchIndexAndErrorMessage]
+    record_errors: list[BatchIndexAndErrorMessage]
     error_message: str | None
     if version >= 8:
         number, at = (compact_count if version >= 9 else count)(view, at, 6, budget)
@@ -247,7 +246,7 @@ def _read_PartitionProduceResponse(view: memoryview, at: int, version: int, budg
             items.append(item)
         error_message, at = (compact_nullable_string if version >= 9 else nullable_string)(view, at)
     else:
-        record_errors = ()
+        record_errors = []
         error_message = None
     current_leader: LeaderIdAndEpoch | None = None
     if version >= 9:
@@ -293,7 +292,7 @@ def _read_TopicProduceResponse(view: memoryview, at: int, version: int, budget: 
         at += 16
     else:
         topic_id = NO_ID
-    partition_responses: Sequence[PartitionProduceResponse]
+    partition_responses: list[PartitionProduceResponse]
     number, at = (compact_count if version >= 9 else count)(view, at, 22, budget)
     partition_responses = items = []
     for _ in range(number):
@@ -339,7 +338,7 @@ def _write_NodeEndpoint(out: bytearray, m: Any, version: int) -> None:
 def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Response, int]:
     items: list[Any]
     item: Any
-    responses: Sequence[TopicProduceResponse]
+    responses: list[TopicProduceResponse]
     number, at = (compact_count if version >= 9 else count)(view, at, 3, budget)
     responses = items = []
     for _ in range(number):
@@ -347,7 +346,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         items.append(item)
     throttle_time_ms, = R_i(view, at)
     at += 4
-    node_endpoints: Sequence[NodeEndpoint] = ()
+    node_endpoints: list[NodeEndpoint] = []
     if version >= 9:
         number_of_tags, at = uvarint(view, at)
         for _ in range(number_of_tags):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
-    Message, Part, READ_ERRORS, Struct, blob, broken, compact_blob, compact_count, compact_nullable_string,
+    EMPTY, Message, Part, READ_ERRORS, Struct, blob, broken, compact_blob, compact_count, compact_nullable_string,
     compact_string, count, not_served, nullable_string, put_blob, put_compact_blob, put_compact_count,
     put_compact_nullable_string, put_compact_string, put_count, put_nullable_string, put_string, skip_tags, string,
     trailing,
@@ -32,14 +31,14 @@ class SyncGroupRequestAssignment(Message):
 class Request(Message):
     __slots__ = ("group_id", "generation_id", "member_id", "group_instance_id", "protocol_type", "protocol_name", "assignments")
 
-    def __init__(self, group_id: str = "", generation_id: int = 0, member_id: str = "", group_instance_id: str | None = None, protocol_type: str | None = None, protocol_name: str | None = None, assignments: Sequence[SyncGroupRequestAssignment] = ()) -> None:
+    def __init__(self, group_id: str = "", generation_id: int = 0, member_id: str = "", group_instance_id: str | None = None, protocol_type: str | None = None, protocol_name: str | None = None, assignments: list[SyncGroupRequestAssignment] = EMPTY) -> None:
         self.group_id = group_id
         self.generation_id = generation_id
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.protocol_type = protocol_type
         self.protocol_name = protocol_name
-        self.assignments = assignments
+        self.assignments = assignments if assignments is not EMPTY else []
 
 
 class Response(Message):
@@ -88,7 +87,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         protocol_type = None
         protocol_name = None
-    assignments: Sequence[SyncGroupRequestAssignment]
+    assignments: list[SyncGroupRequestAssignment]
     number, at = (compact_count if version >= 4 else count)(view, at, 3, budget)
     assignments = items = []
     for _ in range(number):
