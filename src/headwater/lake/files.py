@@ -86,14 +86,7 @@ def write_range(
     files = {one.table: _Files(one, place, attempt) for one in (table, dead)}
     first = min(trim.get(one.table, 0) for one in (table, dead))
     try:
-        for chunk in records:
-            if not chunk:
-                continue
-            if chunk[0].offset <= last:
-                raise LandingRefused(
-                    f"{place}: offset {chunk[0].offset} came after {last}: this is a defect: report it"
-                )
-            last = chunk[-1].offset
+        for chunk in _in_order(records, place):
             lacking = [one for one in chunk if one.offset >= first] if chunk[0].offset < first else chunk
             kept, values, letters = judge.judge(lacking)
             if kept:

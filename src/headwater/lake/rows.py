@@ -149,7 +149,7 @@ def _headers(kind: pa.DataType, records: Sequence[Polled]) -> pa.Array:
 
 
 def _text(name: str) -> str:
-    """A header's name as UTF-8 can hold it: bytes that are none show as \\xNN."""
+    """A header's name as UTF-8 can hold it: other bytes show as escapes."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
