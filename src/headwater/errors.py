@@ -336,3 +336,7 @@ class NotInstalled(OperatorError):
 
 class LandingRefused(OperatorError):
     """A table's token and its log (or its own history) contradict each other; says how to choose."""
+
+
+class LandingFailed(OperatorError):
+    """A landing that cannot go on: names the cause in one line; Spark's log has the rest."""
