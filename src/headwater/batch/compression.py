@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 from headwater.batch.header import Codec
+from headwater.config import GZIP_MEMBERS_MAX
 from headwater.errors import CorruptBatch, RecordTooLarge, UnsupportedCompression
 
 _GZIP = 16 + zlib.MAX_WBITS  # zlib's way to say: with gzip's own header and checksum
@@ -29,11 +30,13 @@ def unpacked(payload: memoryview, codec: int, *, bytes_max: int) -> bytes | memo
 
 
 def _gunzip(payload: memoryview, bytes_max: int) -> bytes:
-    pieces = []
+    pieces: list[bytes] = []
     left = bytes_max
     rest: bytes | memoryview = payload
     try:
         while rest:  # one member from every client; the format allows several, and Java's reader takes them
+            if len(pieces) == GZIP_MEMBERS_MAX:
+                raise CorruptBatch(f"a gzip payload of more than {GZIP_MEMBERS_MAX} members")
             member = zlib.decompressobj(wbits=_GZIP)
             piece = member.decompress(rest, left + 1)
             left -= len(piece)

@@ -148,16 +148,15 @@ def parse(view: memoryview, at: int = 0) -> Batch:
     return Batch(view[at : at + length])
 
 
-def split(records: memoryview | None) -> list[Batch]:
-    """What a Produce request says for one partition, as batches.
-
-    Kafka takes exactly one batch per partition and request; we take several, since nothing is gained by a refusal.
-    """
+def split(records: memoryview | None, *, batches_max: int = 1) -> list[Batch]:
+    """The batches back to back in `records`. As Kafka wants it, a Produce request has one for a partition, not more."""
     if not records:
-        raise InvalidRecord("no record batch for this partition: a Produce request has at least one")
-    batches = []
+        raise InvalidRecord("no record batch for this partition: a Produce request has one")
+    batches: list[Batch] = []
     at, end = 0, len(records)
     while at < end:
+        if len(batches) == batches_max:
+            raise InvalidRecord(f"more than {batches_max} record batches for one partition")
         if end - at > _MAGIC_AT and records[at + _MAGIC_AT] != MAGIC:
             raise UnsupportedFormat(
                 f"a batch of format {records[at + _MAGIC_AT]}: only {MAGIC} is served, which every client"
