@@ -5,6 +5,7 @@ Process-wide, not a contextvar: a web framework's tasks, which start in contexts
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from headwater.errors import NotConnected
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from headwater.sdk.client import Client
 
 _open: list[Client] = []
+os.register_at_fork(after_in_child=_open.clear)  # threads and connections stay with the parent
 
 
 def opened(client: Client) -> None:

@@ -13,7 +13,6 @@ is 0 and means nothing. A cut and a lost prefix are the same error while reading
 from __future__ import annotations
 
 import hashlib
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, TimeoutError as FutureTimeout
@@ -39,43 +38,19 @@ from headwater.config import (
     RANGE_QUEUE_KBYTES,
     RANGE_STALL_SECONDS,
 )
-from headwater.errors import (
-    CallerError,
-    ConnectionFailed,
-    CorruptBatch,
-    HeadwaterError,
-    RecordsLost,
-    StorageFailed,
-    StreamNotFound,
-    Unsupported,
-)
+from headwater.errors import ConnectionFailed, HeadwaterError, RecordsLost, StreamNotFound
 from headwater.model import Cursor
+from headwater.sdk.border import LOST, client_options, mapped, unreachable
 
 Place = tuple[str, int]  # a stream's name and one of its partitions
 Client = Mapping[str, Any]  # librdkafka's options; `bootstrap.servers` is the only one that must be there
 R = TypeVar("R")
 
-_LIBRARY = logging.getLogger("headwater.librdkafka")  # else it writes each refused connection to stderr
-_LIBRARY.addHandler(logging.NullHandler())
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001  the library's own codes begin so
+_NO_LEADERS = KafkaError._NOENT  # noqa: SLF001  what list_offsets says of a stream that is not there
+
 _WORD = 2**64 - 1
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-
-_AWAY = (
-    "_TRANSPORT _ALL_BROKERS_DOWN _RESOLVE _TIMED_OUT _TIMED_OUT_QUEUE _WAIT_COORD REQUEST_TIMED_OUT "
-    "COORDINATOR_LOAD_IN_PROGRESS COORDINATOR_NOT_AVAILABLE NOT_COORDINATOR LEADER_NOT_AVAILABLE "
-    "NOT_LEADER_FOR_PARTITION UNKNOWN_LEADER_EPOCH"  # the last: a leader that was asked right after its start
-)
-_MISSING = "UNKNOWN_TOPIC_OR_PART _UNKNOWN_TOPIC _UNKNOWN_PARTITION UNKNOWN_TOPIC_ID _NOENT"
-_LOST = "_AUTO_OFFSET_RESET OFFSET_OUT_OF_RANGE _LOG_TRUNCATION"
-_END = "_PARTITION_EOF"
-_OURS: dict[str, type[HeadwaterError]] = {
-    **dict.fromkeys(_AWAY.split(), ConnectionFailed),
-    **dict.fromkeys(_MISSING.split(), StreamNotFound),
-    **dict.fromkeys(_LOST.split(), RecordsLost),
-    **dict.fromkeys(("_BAD_MSG", "INVALID_MSG"), CorruptBatch),
-    **dict.fromkeys(("_UNSUPPORTED_FEATURE", "UNSUPPORTED_VERSION"), Unsupported),
-    "KAFKA_STORAGE_ERROR": StorageFailed,
-}
 
 
 class Polled(NamedTuple):
@@ -171,11 +146,11 @@ def probe(client: Client, stream: str, partition: int, end: int, epoch: int) -> 
     raise _stalled(client, stream, partition, end, end, RANGE_STALL_SECONDS)
 
 
-class Server:
+class RangeAdmin:
     """What a server says of its streams, and is told of a group's cursors. One connection, kept."""
 
     def __init__(self, client: Client) -> None:
-        self._admin = AdminClient(dict(client), logger=_LIBRARY)
+        self._admin = AdminClient(client_options(client["bootstrap.servers"], client))
 
     def streams(self, names: Sequence[str]) -> dict[str, StreamFacts]:
         """The streams of these names that exist."""
@@ -185,7 +160,7 @@ class Server:
         found: dict[str, StreamFacts] = {}
         for name, answer in answers.items():
             try:
-                described = _answer(answer, f"describing {name}")
+                described = _answer(answer, f"look for stream {name!r}")
             except StreamNotFound:
                 continue
             found[name] = self._facts(name, described)
@@ -213,9 +188,9 @@ class Server:
             [ConsumerGroupTopicPartitions(group, positions)], request_timeout=RANGE_ANSWER_SECONDS
         )
         for answer in asked.values():
-            for one in _answer(answer, f"the cursors of {group}").topic_partitions:
+            for one in _answer(answer, f"commit the cursors of {group}").topic_partitions:
                 if one.error is not None:
-                    raise _mapped(one.error, f"the cursor of {group} in {one.topic}/{one.partition}")
+                    raise _mapped(one.error, f"commit the cursor of {group} in {one.topic}/{one.partition}")
         return True
 
     def _facts(self, name: str, described: Any) -> StreamFacts:
@@ -224,7 +199,9 @@ class Server:
         if high or low:
             text = f"{high & _WORD:016x}{low & _WORD:016x}"
             return StreamFacts(name=name, stream_id=text, partitions=len(described.partitions))
-        cluster = _answer(self._admin.describe_cluster(request_timeout=RANGE_ANSWER_SECONDS), "describing the server")
+        cluster = _answer(
+            self._admin.describe_cluster(request_timeout=RANGE_ANSWER_SECONDS), "ask for the cluster's id"
+        )
         hashed = hashlib.sha256(f"{cluster.cluster_id}\0{name}".encode()).hexdigest()[:32]
         return StreamFacts(name=name, stream_id=hashed, partitions=len(described.partitions), id_is_known=False)
 
@@ -236,7 +213,9 @@ class Server:
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=RANGE_ANSWER_SECONDS
         )
         return {
-            (place.topic, place.partition): _answer(answer, f"the offsets of {place.topic}/{place.partition}").offset
+            (place.topic, place.partition): _answer(
+                answer, f"ask for the offsets of {place.topic}/{place.partition}"
+            ).offset
             for place, answer in answers.items()
         }
 
@@ -244,17 +223,16 @@ class Server:
 def _consumer(client: Client, ours: Mapping[str, Any]) -> Consumer:
     options = {
         "group.id": "headwater-ranges",  # librdkafka wants one; nothing is ever committed under it
-        **client,
+        **client_options(client["bootstrap.servers"], client),
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "isolation.level": "read_committed",
         "check.crcs": True,
-        "allow.auto.create.topics": False,
         "fetch.queue.backoff.ms": 10,
         "queued.max.messages.kbytes": RANGE_QUEUE_KBYTES,
         **ours,
     }
-    return Consumer(options, logger=_LIBRARY)
+    return Consumer(options)
 
 
 def _at(stream: str, partition: int, offset: int, epoch: int) -> TopicPartition:
@@ -267,7 +245,7 @@ def _consume(consumer: Consumer, most: int) -> list[Message]:
     try:
         return consumer.consume(most, RANGE_CONSUME_SECONDS)
     except KafkaException as error:
-        raise _mapped(error.args[0], "reading a range") from None
+        raise _mapped(error.args[0], "read a range") from None
 
 
 def _take(message: Message, polled: list[Polled], position: int, end: int) -> int:
@@ -275,9 +253,9 @@ def _take(message: Message, polled: list[Polled], position: int, end: int) -> in
     offset = message.offset()
     error = message.error()
     if error is not None:
-        if error.name() == _END:
+        if error.code() == _END:
             return max(position, offset or 0)
-        raise _mapped(error, f"reading {message.topic()}/{message.partition()} from offset {position}")
+        raise _mapped(error, f"read {message.topic()}/{message.partition()} from offset {position}")
     assert offset is not None  # a record has one
     if offset >= end:
         return end
@@ -298,8 +276,8 @@ def _take(message: Message, polled: list[Polled], position: int, end: int) -> in
 
 def _offset_or_end(message: Message) -> int:
     error = message.error()
-    if error is not None and error.name() != _END:
-        raise _mapped(error, f"probing {message.topic()}/{message.partition()}")
+    if error is not None and error.code() != _END:
+        raise _mapped(error, f"probe {message.topic()}/{message.partition()}")
     offset = message.offset()
     assert offset is not None  # records and end events have one
     return offset
@@ -307,7 +285,7 @@ def _offset_or_end(message: Message) -> int:
 
 def _gap_or_gone(client: Client, stream: str, partition: int, end: int) -> Standing:
     """The first record lies beyond `end`: transactions and compaction leave such gaps, retention takes a prefix."""
-    start = Server(client).starts([(stream, partition)])[stream, partition]
+    start = RangeAdmin(client).starts([(stream, partition)])[stream, partition]
     if start > end:
         return Standing(kind="prefix gone", offset=start)
     return Standing(kind="whole", offset=end)
@@ -316,7 +294,7 @@ def _gap_or_gone(client: Client, stream: str, partition: int, end: int) -> Stand
 def _stalled(client: Client, stream: str, partition: int, position: int, end: int, seconds: float) -> HeadwaterError:
     """Why nothing came: asks the server, since librdkafka does not say."""
     place = (stream, partition)
-    facts = Server(client)
+    facts = RangeAdmin(client)
     there = facts.streams([stream]).get(stream)
     if there is None or partition >= there.partitions:
         return StreamNotFound(f"{stream}/{partition} is not there any more: it was deleted while it was read")
@@ -328,15 +306,18 @@ def _stalled(client: Client, stream: str, partition: int, position: int, end: in
     )
 
 
-def _answer(answer: Future[R], what: str) -> R:
+def _answer(answer: Future[R], doing: str) -> R:
     try:
         return answer.result(RANGE_ANSWER_SECONDS + 1)
     except KafkaException as error:
-        raise _mapped(error.args[0], what) from None
+        raise _mapped(error.args[0], doing) from None
     except FutureTimeout:
-        raise ConnectionFailed(f"{what}: no answer within {RANGE_ANSWER_SECONDS:g} s") from None
+        raise unreachable(doing, f"no answer within {RANGE_ANSWER_SECONDS:g} s") from None
 
 
-def _mapped(error: KafkaError, what: str) -> HeadwaterError:
-    """The library's error as ours. The only place where the two meet."""
-    return _OURS.get(error.name(), CallerError)(f"{what}: {error.str()} ({error.name()})")
+def _mapped(error: KafkaError, doing: str, stream: str = "") -> HeadwaterError:
+    if error.code() in LOST:
+        return RecordsLost(f"cannot {doing}: {error.str()}")
+    if error.code() == _NO_LEADERS:
+        return StreamNotFound(f"cannot {doing}: {error.str()}")
+    return mapped(error, doing, stream)

@@ -60,6 +60,11 @@ class Stream(Generic[T]):
         """The table this stream lands in."""
         return self.options.get("destination")
 
+    @property
+    def client(self) -> Client:
+        """The client that this stream is bound to, or the one that is open."""
+        return self._client if self._client is not None else the_client(self.name)
+
     def bound(self, client: Client) -> Self:
         """The same stream on `client`, whatever else is open. `hw.stream(s)` is the short way to say it."""
         mine = copy.copy(self)
@@ -71,22 +76,22 @@ class Stream(Generic[T]):
 
         Cancelling forgets the wait: the stream may be there or not.
         """
-        await self._hw().create(self)
+        await self.client.create(self)
         return self
 
     async def exists(self) -> bool:
-        return await self._hw().exists(self.name)
+        return await self.client.exists(self.name)
 
     async def describe(self) -> StreamDescription:
         """Partitions with their offsets, configs, times, groups: what the server knows about the stream."""
-        return await self._hw().describe(self.name)
+        return await self.client.describe(self.name)
 
     async def delete(self) -> None:
         """Frees the stream's data and cursors. Deleting what is not there is fine.
 
         Cancelling forgets the wait, not the deletion.
         """
-        await self._hw().delete(self.name)
+        await self.client.delete(self.name)
 
     async def publish(
         self,
@@ -101,7 +106,7 @@ class Stream(Generic[T]):
         Records of one key stay in order in one partition; without a key partitions take turns. A mapping is validated
         as the model. Cancelling forgets the wait, not the write.
         """
-        return await self._hw().publish(self, Outgoing(value, key, headers, timestamp))
+        return await self.client.publish(self, Outgoing(value, key, headers, timestamp))
 
     async def publish_many(
         self, values: Iterable[T | Mapping[str, Any] | Outgoing[T] | Outgoing[Mapping[str, Any]]]
@@ -111,7 +116,7 @@ class Stream(Generic[T]):
         All of it is acknowledged, or one `PublishFailed` lists what was written. Values are validated before the first
         is sent. Cancelling forgets the wait, not the writes.
         """
-        return await self._hw().publish_many(self, values)
+        return await self.client.publish_many(self, values)
 
     def group(self, name: str) -> Group[T]:
         """Readers that share this stream: partitions are split among the members, and the group keeps a cursor."""
@@ -126,6 +131,3 @@ class Stream(Generic[T]):
     def __getstate__(self) -> dict[str, Any]:
         """What pickles is the declaration: a client stays in the process that opened it."""
         return {**self.__dict__, "_client": None}
-
-    def _hw(self) -> Client:
-        return self._client if self._client is not None else the_client(self.name)

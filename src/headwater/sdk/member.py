@@ -1,0 +1,380 @@
+"""One member of an ordered group: a librdkafka consumer in a thread of its own.
+
+The thread never stops polling, whatever the program does with its records: so heartbeats go out, rebalances are
+answered, and a blocking handler stalls nobody. When the program is slower than the log, partitions are paused.
+
+Positions are ours, not librdkafka's. On assignment the cursors are looked up and given to `assign`, since
+`auto.offset.reset=error`, which never jumps over lost records in silence, would also fail a group without cursors.
+A cursor moves when a record is *done*, it is committed every `commit_seconds`, when a partition is given back, and at
+the end. A partition that a rebalance takes and gives back goes on after the last record given to the program, not at
+the cursor: so a member that joins makes nobody read twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from headwater.config import SDK_ANSWER_SECONDS, SDK_GONE_SECONDS, SDK_POLL_SECONDS, SDK_READ_AHEAD_RECORDS
+from headwater.errors import HeadwaterError, IllegalGeneration, RecordsLost
+from headwater.sdk.border import AWAY, FATAL, LOST, MISSING, mapped, reader_options
+from headwater.sdk.holding import Hold, ReadAhead, Taken
+
+Start = Literal["beginning", "end"]
+OnLost = Literal["error", "skip"]
+
+log = logging.getLogger("headwater")
+_CHUNK_RECORDS = SDK_READ_AHEAD_RECORDS // 4
+_PATIENCE_SECONDS = 1.0  # full for so long: pause the partitions, and go on answering rebalances
+
+
+class Member:
+    """Reads one stream for one group. Its verbs are for the loop it was made on, unless they say otherwise.
+
+    `release_seconds`: how long partitions that a rebalance takes are kept for the record in the program's hands, until
+    the program calls `finished`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        kafka: Mapping[str, Any],
+        group: str,
+        stream: str,
+        *,
+        start: Start,
+        on_lost: OnLost,
+        commit_seconds: float | None,
+        release_seconds: float = 0,
+    ) -> None:
+        self.group, self.stream = group, stream
+        self.skipped = 0  # records that were lost and jumped over, with on_lost="skip"
+        self._start, self._on_lost, self._commit_seconds = start, on_lost, commit_seconds
+        self._release_seconds = release_seconds
+        self._loop = asyncio.get_running_loop()
+        self._options = reader_options(address, kafka, group)
+        self._consumer = Consumer(self._options)
+        self._moved = ""
+        self._ahead = ReadAhead()
+        self._holds: dict[int, Hold] = {}
+        self._given_back: dict[int, Hold] = {}
+        self._error: HeadwaterError | None = None
+        self._stopping = False
+        self._some = asyncio.Event()  # records, an error, or the end
+        self._joined = asyncio.Event()
+        self._commit_at = time.monotonic() + (commit_seconds or 0)
+        self._thread = threading.Thread(target=self._run, name=f"headwater-{group}", daemon=True)
+        self._thread.start()
+
+    # --- for the program's loop --------------------------------------------------------------
+
+    async def joined(self) -> None:
+        """Returns when the group has given this member its part. Cancelling forgets the wait."""
+        try:
+            await asyncio.wait_for(self._joined.wait(), SDK_ANSWER_SECONDS)
+        except TimeoutError:
+            raise mapped(
+                KafkaError(KafkaError.REQUEST_TIMED_OUT), f"join group {self.group!r} of stream {self.stream!r}"
+            ) from None
+        if self._error is not None:
+            raise self._error
+
+    async def next(self) -> Taken | None:
+        """The next record, or None when the member stops. Cancelling loses nothing."""
+        while True:
+            if self._stopping:
+                return None
+            taken = self._ahead.take()
+            if taken is not None:
+                return taken
+            if self._error is not None:
+                raise self._error
+            self._some.clear()
+            if not len(self._ahead) and self._error is None and not self._stopping:
+                await self._some.wait()
+
+    def take(self) -> Taken | None:
+        """The next record if it is here already."""
+        return None if self._stopping else self._ahead.take()
+
+    def finished(self) -> None:
+        """The program has nothing in hand any more."""
+        self._ahead.idle.set()
+
+    def move(self, address: str) -> None:
+        """The server answers at another address now: join there."""
+        self._moved = address
+
+    def stop_giving(self) -> None:
+        """`next` gives no more records."""
+        self._stopping = True
+        self._some.set()
+
+    async def commit(self, taken: Taken) -> None:
+        """Commits the cursor behind this record, and returns when the server has it."""
+        taken.mark_done()
+        await asyncio.to_thread(self._commit_one, taken.hold)
+
+    async def close(self) -> None:
+        """Commits what is done and leaves the group. Cancelling forgets the wait; the thread ends by itself."""
+        self.stop_giving()
+        await asyncio.to_thread(self._thread.join, SDK_ANSWER_SECONDS)
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._subscribe()
+            while not self._stopping:
+                self._turn()
+        except HeadwaterError as error:
+            self._fail(error)
+        except KafkaException as error:
+            self._fail(mapped(error.args[0], f"read stream {self.stream!r} as group {self.group!r}", self.stream))
+        while not self._stopping:  # failed: stay a member until the program has seen it and closes
+            with contextlib.suppress(KafkaException, HeadwaterError):
+                self._consumer.poll(SDK_POLL_SECONDS)
+        self._leave()
+
+    def _subscribe(self) -> None:
+        self._consumer.subscribe(
+            [self.stream], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._assignment_lost
+        )
+
+    def _turn(self) -> None:
+        """One look for records, within `SDK_POLL_SECONDS`."""
+        if self._moved:
+            self._join_elsewhere()
+        if self._ahead.full and not self._ahead.room.wait(_PATIENCE_SECONDS):
+            self._wait_paused()
+        message = self._consumer.poll(SDK_POLL_SECONDS)
+        if message is not None:
+            messages = [message, *self._consumer.consume(_CHUNK_RECORDS, 0)]
+            self._sort_out(messages)
+        if self._commit_seconds is not None and time.monotonic() >= self._commit_at:
+            self._commit_done()
+
+    def _join_elsewhere(self) -> None:
+        self._options["bootstrap.servers"], self._moved = self._moved, ""
+        self._ahead.drop()
+        self._forget("its server moved")
+        self._consumer.close()
+        self._consumer = Consumer(self._options)
+        self._subscribe()
+
+    def _wait_paused(self) -> None:
+        """The program is slow. Records that still arrive while pausing are kept; the queue may run over by those."""
+        paused = self._consumer.assignment()
+        self._consumer.pause(paused)
+        while not self._stopping and not self._ahead.room.is_set():
+            message = self._consumer.poll(SDK_POLL_SECONDS)
+            if message is not None:
+                self._sort_out([message])
+            if self._commit_seconds is not None and time.monotonic() >= self._commit_at:
+                self._commit_done()
+        mine = {one.partition for one in self._consumer.assignment()}
+        self._consumer.resume([one for one in paused if one.partition in mine])
+
+    def _sort_out(self, messages: list[Message]) -> None:
+        good: list[Taken] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                hold = self._holds.get(message.partition() or 0)
+                if hold is not None:
+                    good.append(Taken(hold, message))
+                continue
+            self._hand_over(good)
+            good = []
+            self._on_error(error, message)
+        self._hand_over(good)
+
+    def _hand_over(self, records: list[Taken]) -> None:
+        if records:
+            self._ahead.fill(records)
+            self._wake(self._some)
+
+    def _on_error(self, error: KafkaError, message: Message) -> None:
+        code = error.code()
+        if code in LOST:
+            self._lost_records(message)
+        elif code in MISSING:
+            self._wait_for_stream()
+        elif error.fatal() or code in FATAL:
+            raise mapped(error, f"read stream {self.stream!r} as group {self.group!r}", self.stream)
+        else:  # the library tries again by itself
+            log.debug("group %s of stream %s: %s", self.group, self.stream, error.str())
+
+    # --- rebalances, in the thread, inside of poll -------------------------------------------
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._holds = {}
+        places = [TopicPartition(self.stream, one.partition) for one in partitions]
+        cursors = self._cursors(places) if places else []
+        if self._stopping:
+            return
+        for place in cursors:
+            before = self._given_back.get(place.partition)
+            hold = before if before is not None else Hold(self.stream, place.partition)
+            hold.alive = True
+            hold.committed = max(place.offset, -1)
+            if place.offset < 0:
+                self._begin(place)
+            if before is not None and before.given > place.offset:
+                place.offset = before.given
+                place.leader_epoch = -1
+            self._holds[place.partition] = hold
+        for partition, hold in self._given_back.items():
+            if partition not in self._holds:
+                hold.end("its partition went to another member")
+        self._given_back = {}
+        consumer.assign(cursors)
+        self._wake(self._joined)
+
+    def _begin(self, place: TopicPartition) -> None:
+        """Where a group begins that has no cursor. An end is written down at once: another member must not move it."""
+        if self._start == "beginning":
+            place.offset = OFFSET_BEGINNING
+            return
+        _, place.offset = self._bounds(place.partition)
+        self._consumer.commit(offsets=[place], asynchronous=False)
+
+    def _cursors(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        while True:
+            try:
+                found = self._consumer.committed(places, timeout=SDK_ANSWER_SECONDS)
+                if all(one.error is None for one in found):
+                    return found
+                reason = next(one.error for one in found if one.error is not None)
+            except KafkaException as error:
+                reason = error.args[0]
+            if self._stopping:
+                return []
+            if reason.code() not in AWAY:
+                raise mapped(reason, f"read the cursors of group {self.group!r}", self.stream)
+            time.sleep(SDK_POLL_SECONDS)
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._ahead.drop()
+        self._ahead.idle.wait(self._release_seconds)
+        self._commit_done()
+        self._given_back, self._holds = self._holds, {}
+
+    def _assignment_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """The group went on without us, or the stream was deleted: what we know of positions counts no more."""
+        self._ahead.drop()
+        self._forget("the group went on without this member")
+
+    def _forget(self, why: str) -> None:
+        for hold in (*self._holds.values(), *self._given_back.values()):
+            hold.end(why)
+        self._holds, self._given_back = {}, {}
+
+    # --- cursors -----------------------------------------------------------------------------
+
+    def _commit_done(self) -> None:
+        self._commit_at = time.monotonic() + (self._commit_seconds or 0)
+        dirty = [hold for hold in self._holds.values() if hold.alive and hold.done > hold.committed]
+        if dirty and self._commit_seconds is not None:
+            with contextlib.suppress(KafkaException):  # what is not committed now is at the next turn, or read again
+                self._commit(dirty)
+
+    def _commit_one(self, hold: Hold) -> None:
+        if not hold.alive:
+            raise IllegalGeneration(
+                f"cannot commit partition {hold.partition} of stream {hold.stream!r} for group {self.group!r}: "
+                f"{hold.why or 'it was given back'}: its records are read again by whoever holds it now"
+            )
+        if hold.done > hold.committed:
+            try:
+                self._commit([hold])
+            except KafkaException as error:
+                doing = f"commit partition {hold.partition} of stream {hold.stream!r} for group {self.group!r}"
+                raise mapped(error.args[0], doing, self.stream) from None
+
+    def _commit(self, holds: list[Hold]) -> None:
+        offsets = [TopicPartition(hold.stream, hold.partition, hold.done, "", hold.done_epoch) for hold in holds]
+        for hold, answer in zip(holds, self._consumer.commit(offsets=offsets, asynchronous=False) or [], strict=False):
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+            hold.committed = answer.offset
+
+    # --- what goes wrong ---------------------------------------------------------------------
+
+    def _lost_records(self, message: Message) -> None:
+        """The position is not in the log: retention or an accident took records, or the log was cut behind it."""
+        partition = message.partition() or 0
+        hold = self._holds.get(partition)
+        if hold is None:
+            return
+        position = self._position(partition, hold, message)
+        start, end = self._bounds(partition)
+        if self._on_lost == "error":
+            raise RecordsLost(
+                f"group {self.group!r} stands at offset {position} of partition {partition} of stream "
+                f"{self.stream!r}, where the log has {start} to {end}: records were lost. Read on with "
+                f'on_lost="skip", which counts them, or take another group'
+            )
+        target = min(max(position, start), end)
+        self.skipped += max(0, target - position)
+        log.warning(
+            "group %s: partition %s of stream %s goes on at offset %s, not %s: records were lost",
+            self.group, partition, self.stream, target, position,
+        )  # fmt: skip
+        if target < hold.committed:  # the log was cut: the cursor follows it
+            hold.done = hold.committed = target
+        self._consumer.seek(TopicPartition(self.stream, partition, target))
+
+    def _position(self, partition: int, hold: Hold, message: Message) -> int:
+        offset = message.offset()
+        if offset is not None and offset >= 0:
+            return offset
+        return max(hold.given, hold.committed, 0)
+
+    def _bounds(self, partition: int) -> tuple[int, int]:
+        return self._consumer.get_watermark_offsets(TopicPartition(self.stream, partition), SDK_ANSWER_SECONDS)
+
+    def _wait_for_stream(self) -> None:
+        """The stream was deleted. Says so once, waits, and joins anew when it is created again."""
+        if self._is_there():
+            return
+        log.warning("group %s: stream %s was deleted: waiting until it is created again", self.group, self.stream)
+        self._ahead.drop()
+        self._forget("its stream was deleted")
+        while not self._stopping and not self._is_there():
+            deadline = time.monotonic() + SDK_GONE_SECONDS
+            while not self._stopping and time.monotonic() < deadline:
+                self._consumer.poll(SDK_POLL_SECONDS)
+        if not self._stopping:
+            log.warning("group %s: stream %s is back: reading on", self.group, self.stream)
+            self._consumer.unsubscribe()
+            self._subscribe()
+
+    def _is_there(self) -> bool:
+        try:
+            found = self._consumer.list_topics(self.stream, timeout=SDK_ANSWER_SECONDS).topics[self.stream]
+        except KafkaException:
+            return True  # nobody to ask: not known to be gone
+        return found.error is None
+
+    def _fail(self, error: HeadwaterError) -> None:
+        self._error = error
+        self._wake(self._some)
+        self._wake(self._joined)
+
+    def _leave(self) -> None:
+        with contextlib.suppress(KafkaException, HeadwaterError):
+            self._commit_done()
+        with contextlib.suppress(KafkaException, HeadwaterError, RuntimeError):
+            self._consumer.close()
+
+    def _wake(self, event: asyncio.Event) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(event.set)

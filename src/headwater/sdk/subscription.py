@@ -1,0 +1,119 @@
+"""A handler at work: `await group.subscribe(handler)`.
+
+At least once: a record is done when its handler has returned. Before partitions are given back in a rebalance, the
+handler's record is finished and committed, so that the next member begins behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
+
+from headwater.config import SDK_COMMIT_SECONDS
+from headwater.errors import HandlerError, HeadwaterError
+from headwater.model import Record
+from headwater.sdk.codec import codec_of
+from headwater.sdk.handlers import caller
+from headwater.sdk.holding import Taken
+from headwater.sdk.member import OnLost, Start
+from headwater.sdk.reader import record_fields
+
+if TYPE_CHECKING:
+    from headwater.sdk.client import Client
+    from headwater.sdk.declare.stream import Stream
+
+T = TypeVar("T", default=Any)
+
+
+class Subscription(Generic[T]):
+    """One member and its handler, owned by a client. `stop()` ends it; the client's close does too."""
+
+    def __init__(
+        self,
+        client: Client,
+        stream: Stream[T],
+        group: str,
+        handler: Callable[[Any], Any],
+        *,
+        record: bool,
+        start: Start,
+        on_lost: OnLost,
+        stop_seconds: float,
+    ) -> None:
+        self.stream, self.group = stream.name, group
+        self.error: HeadwaterError | None = None
+        self._client, self._record, self._stop_seconds = client, record, stop_seconds
+        self._codec = codec_of(stream.name, stream.model)
+        self._call, self._let_go = caller(handler, group)
+        self._member = client.member(
+            group, stream.name, start=start, on_lost=on_lost, commit_seconds=SDK_COMMIT_SECONDS,
+            release_seconds=stop_seconds,
+        )  # fmt: skip
+        self._work = asyncio.create_task(self._run(), name=f"headwater {group}")
+        client.add(self)
+
+    @property
+    def skipped(self) -> int:
+        """Offsets that were no longer in the log and were jumped over, with `on_lost="skip"`."""
+        return self._member.skipped
+
+    @property
+    def ended(self) -> asyncio.Task[None]:
+        """Done when the subscription has ended, by `stop()` or by an error, which `error` then holds."""
+        return self._work
+
+    async def joined(self) -> None:
+        try:
+            await self._member.joined()
+        except BaseException:
+            self._client.remove(self)
+            await self._end()
+            raise
+
+    async def stop(self) -> None:
+        """Finishes the record in hand within `stop_timeout`, commits, and leaves the group; stopping twice is fine.
+
+        A handler that takes longer is cancelled (a blocking one is left to its thread), its record uncommitted.
+        Raises what ended the subscription before, if something did. Cancelling this call cancels the handler.
+        """
+        await self._end()
+        if self._client.remove(self) and self.error is not None:
+            raise self.error
+
+    async def _end(self) -> None:
+        self._member.stop_giving()
+        try:
+            await asyncio.wait({self._work}, timeout=self._stop_seconds)
+        finally:
+            self._work.cancel()
+        await asyncio.wait({self._work})
+
+    async def _run(self) -> None:
+        try:
+            while (taken := await self._member.next()) is not None:
+                try:
+                    await self._handle(taken)
+                finally:
+                    self._member.finished()
+        except HeadwaterError as error:
+            self.error = error
+        finally:
+            self._let_go()
+            await self._client.let_go(self._member)
+
+    async def _handle(self, taken: Taken) -> None:
+        message = taken.message
+        try:
+            fields = record_fields(self._codec, message, self.stream)
+            await self._call(Record(**fields) if self._record else fields["value"])
+        except Exception as error:
+            partition, offset = message.partition() or 0, message.offset() or 0
+            raise HandlerError(
+                f"the handler of group {self.group!r} failed at stream {self.stream!r}, partition {partition}, offset "
+                f"{offset}: {type(error).__name__}: {error}: the record is not committed, and is read again",
+                stream=self.stream, partition=partition, offset=offset,
+            ) from error  # fmt: skip
+        taken.mark_done()
