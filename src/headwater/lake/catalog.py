@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from headwater import config
 from headwater.errors import OperatorError, TableNotFound
@@ -38,7 +39,7 @@ def open_catalog(properties: Mapping[str, str], directory: str | Path) -> Any:
         said = {
             "type": "sql",
             # SQLite waits this long for another process's commit; pyiceberg itself sets no timeout.
-            "uri": f"sqlite:///{lake / 'catalog.db'}?timeout={busy}",
+            "uri": f"sqlite:///{quote(str(lake / 'catalog.db'))}?timeout={busy}",
             "warehouse": _location(lake / "warehouse"),
             **said,
         }

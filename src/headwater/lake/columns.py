@@ -278,7 +278,18 @@ def _native_struct(model: type[BaseModel], path: str) -> tuple[IcebergType, Conv
         fields = value if isinstance(value, dict) else value.__dict__  # a dict: its model has serializers
         return {name: part(fields[name]) for name, part in parts}
 
-    return kind, convert
+    if any(one.convert for one in columns):
+        return kind, convert
+    required = [one.name for one in columns if one.required]
+
+    def as_it_is(value: Any) -> dict[str, Any]:  # twice as fast, and most nested models are plain
+        fields: dict[str, Any] = value if isinstance(value, dict) else value.__dict__
+        for name in required:
+            if fields[name] is None:
+                raise ValueError(f"{path}.{name} is None, which its type does not allow")
+        return fields
+
+    return kind, as_it_is
 
 
 def _checked(column: Column, path: str) -> Convert:
