@@ -183,3 +183,6 @@ SDK_HANDLER_THREADS = 64  # blocking handlers that run at the same time, per cli
 EMBEDDED_START_SECONDS = 20.0  # until a broker we started answers, recovery of a killed one included
 EMBEDDED_LOOK_SECONDS = 0.5  # how often a client looks whether the embedded broker is still there
 LAND_PROBES_AT_ONCE = 8  # each waits 15 to 30 ms for the server: 200 partitions in half a second
+LAND_LOOK_SECONDS = 0.1  # how often a run looks whether its query has ended, or it was told to
+MEMBER_ID_NAME_CHARS_MAX = 255  # of a client's id in the member id it is given: promised ids are kept, too
+GROUP_STREAM_COST_BYTES = 100  # what one subscription to one stream counts for in GROUP_BYTES_MAX, besides its bytes

@@ -35,12 +35,18 @@ def session(
     `config` adds to the settings, or overrides them. `log` takes what Java and the workers write; without it they write
     to stderr. Takes 4 to 6 seconds; raises `NotInstalled` when there is no Java for it.
     """
-    running = SparkSession.getActiveSession()
-    if running is None:
+    if is_running():
+        running = SparkSession.builder.getOrCreate()
+    else:
         running = _start(_settings(name, cores or available_cores(), heap, config or {}), log)
         running.sparkContext.setLogLevel("ERROR")
     running.dataSource.register(RangeSource)
     return running
+
+
+def is_running() -> bool:
+    """Whether this process has a session. (`getActiveSession` knows only those of its own thread.)"""
+    return SparkContext._active_spark_context is not None  # noqa: SLF001  PySpark has no public word for it
 
 
 def available_cores() -> int:
@@ -69,13 +75,14 @@ def _start(settings: SparkConf, log: Path | None) -> SparkSession:
     os.environ["JAVA_HOME"] = str(find_java(os.environ).home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    streams: dict[str, Any] = {}
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as out:
-            streams = {"stdout": out, "stderr": out}
-            gateway = launch_gateway(settings, streams)
+    # A session of its own for Java: Ctrl-C in a terminal and a supervisor's SIGTERM to the group are for the driver,
+    # which finishes its batch first. Java ends by itself when the driver is gone (its stdin closes).
+    apart: dict[str, Any] = {"start_new_session": True}
+    if log is None:
+        gateway = launch_gateway(settings, apart)
     else:
-        gateway = launch_gateway(settings)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as out:
+            gateway = launch_gateway(settings, {**apart, "stdout": out, "stderr": out})
     SparkContext(conf=settings, gateway=gateway)
     return SparkSession.builder.getOrCreate()

@@ -23,7 +23,7 @@ from headwater.config import LAND_DUE_RECORDS, LAND_DUE_SECONDS, LAND_RANGE_RECO
 from headwater.errors import RecordsLost, StreamNotFound
 
 if TYPE_CHECKING:
-    from headwater.sdk.ranges import Server
+    from headwater.sdk.ranges import RangeAdmin
 
 FORMAT = "headwater-ranges"
 RANGES = "stream string, partition int, start long, end long"
@@ -77,7 +77,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def __init__(self, plan: SourcePlan) -> None:
         self._plan = plan
-        self._server: Server | None = None
+        self._admin: RangeAdmin | None = None
         self._until: Positions | None = None  # where a run that drains will end
         self._due = Due()
 
@@ -114,11 +114,11 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
 
     def _ends(self) -> Positions:
         """Where all partitions end now; an error when a stream is no longer the one that was planned."""
-        from headwater.sdk.ranges import Server
+        from headwater.sdk.ranges import RangeAdmin
 
-        if self._server is None:
-            self._server = Server(self._plan.client)
-        facts = self._server.streams([*self._plan.stream_ids, *self._plan.missing])
+        if self._admin is None:
+            self._admin = RangeAdmin(self._plan.client)
+        facts = self._admin.streams([*self._plan.stream_ids, *self._plan.missing])
         for stream, stream_id in self._plan.stream_ids.items():
             if stream not in facts or facts[stream].stream_id != stream_id:
                 raise StreamNotFound(f"the stream {stream} was deleted")
@@ -127,7 +127,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
                 raise StreamNotFound(f"the stream {stream} was created again")
         places = [(stream, index) for stream in self._plan.stream_ids for index in range(facts[stream].partitions)]
         found: Positions = {}
-        for (stream, partition), end in self._server.ends(places).items():
+        for (stream, partition), end in self._admin.ends(places).items():
             found.setdefault(stream, {})[str(partition)] = end
         return _in_order(found)
 

@@ -1,0 +1,324 @@
+"""`headwater run app.py`: lands the streams of an app in their tables, continuously or until they are drained.
+
+A run is a sequence of plans. Each plan holds the tokens against the log and starts one Spark query from there, in a
+checkpoint directory of its own that nobody reads again. A query that fails because the log changed under it (a cut, a
+stream deleted, a server gone for a while) is followed by a new plan, which finds out what is true now; other failures end
+the run with one line. What a kill interrupts is only files that no table names.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Literal
+from uuid import uuid4
+
+from headwater import errors
+from headwater.config import LAND_AWAY_SECONDS, LAND_LOOK_SECONDS, LAND_PLANS_MAX, LAND_TRIGGER_SECONDS
+from headwater.errors import (
+    AlreadyLanded,
+    ConnectionFailed,
+    HeadwaterError,
+    LandingFailed,
+    LandingRefused,
+    RecordsLost,
+    StreamNotFound,
+)
+from headwater.lake import Target, ensure_targets, open_catalog
+from headwater.pipeline.attachment import Attachment
+from headwater.pipeline.landing import BatchLanded, Lander, StreamLanding
+from headwater.pipeline.program import Program, load_program
+from headwater.pipeline.session import available_cores, is_running, session
+from headwater.pipeline.source import FORMAT, SourcePlan
+from headwater.pipeline.standing import held_against_the_log
+from headwater.sdk.ranges import RangeAdmin, StreamFacts
+
+# What a new plan can answer: the log is not what the plan said, or the server was away.
+_PLAN_ANEW = (RecordsLost, StreamNotFound, ConnectionFailed, AlreadyLanded)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One thing that happened in a run: `text` for people, the rest for programs."""
+
+    kind: Literal["ready", "moved", "waiting", "missing", "planned anew", "landed", "warning"]
+    text: str
+    stream: str = ""
+    records: int = 0
+    dead_letters: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run brought into the tables, by stream."""
+
+    records: Mapping[str, int]
+    dead_letters: Mapping[str, int]
+    drained: bool  # false when it was asked to stop
+
+
+def run(
+    path: str | Path,
+    *,
+    once: bool = False,
+    name: str | None = None,
+    server: str | None = None,
+    kafka: Mapping[str, Any] | None = None,
+    data: str | Path = "./.headwater",
+    catalog: Mapping[str, str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Lands the streams that the file at `path` declares, until stopped.
+
+    With `once` it ends when all is landed that was there at the start. SIGTERM and Ctrl-C finish the batch in hand. `server` is any Kafka address; without it the broker of `data`, started
+    if need be. `catalog` are pyiceberg's properties. Raises a `HeadwaterError` whose text is for people.
+    """
+    program = load_program(path, name)
+    directory = Path(data).resolve() / "pipelines" / program.name
+    with (
+        _only_one(directory, program.name),
+        _stopped_by_signals() as stop,
+        _spark(program.name, directory) as spark,
+        Attachment(server, kafka or {}, Path(data).resolve()) as attached,
+    ):
+        attached.create(program.streams)
+        tables = open_catalog(catalog or {}, data)
+        targets = {str(stream.name): ensure_targets(tables, stream) for stream in program.streams}
+        running = Run(program, attached, tables, targets, spark, directory, stop=stop, progress=progress or _silent)
+        return running.until_done(once=once)
+
+
+class Run:
+    """One run of an app: plan after plan, until it is drained, stopped, or cannot go on."""
+
+    def __init__(
+        self,
+        program: Program,
+        attached: Attachment,
+        catalog: Any,
+        targets: Mapping[str, Sequence[Target]],
+        spark: Future[Any],
+        directory: Path,
+        *,
+        stop: threading.Event,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        self._program, self._attached, self._catalog, self._targets = program, attached, catalog, targets
+        self._spark, self._directory, self._stop, self._progress = spark, directory, stop, progress
+        self._models = {str(stream.name): stream.model for stream in program.streams}
+        self._records = dict.fromkeys(self._models, 0)
+        self._dead_letters = dict(self._records)
+        self._batches_count = 0
+        self._missing: set[str] = set()
+
+    def until_done(self, *, once: bool) -> Outcome:
+        fruitless = 0
+        while not self._stop.is_set():
+            before = self._batches_count
+            try:
+                if self._one_plan(once=once):
+                    break
+            except _PLAN_ANEW as error:
+                fruitless = 0 if self._batches_count > before else fruitless + 1
+                if fruitless >= LAND_PLANS_MAX:
+                    raise
+                self._say("planned anew", str(error))
+        return Outcome(records=self._records, dead_letters=self._dead_letters, drained=not self._stop.is_set())
+
+    def _one_plan(self, *, once: bool) -> bool:
+        """True when there is nothing left to do: drained, or told to stop."""
+        facts = self._facts()
+        if facts is None:
+            return True
+        if not facts:
+            return once or self._stop.wait(LAND_TRIGGER_SECONDS)  # every stream is gone: wait for one to come back
+        client = self._attached.client
+        landings, moved = held_against_the_log(
+            client, self._catalog, [(self._targets[name], self._models[name], one) for name, one in facts.items()]
+        )
+        for one in moved:
+            self._say("moved", str(one), stream=one.stream)
+        spark = self._spark.result()
+        lander = Lander(
+            client, self._catalog, landings, run=uuid4().hex[:8], path=self._program.directory, landed=self._landed
+        )
+        checkpoint = self._directory / "runs" / uuid4().hex[:12]
+        try:
+            self._query(spark, lander, self._plan(client, landings), checkpoint, once=once)
+        finally:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        return True
+
+    def _facts(self) -> dict[str, StreamFacts] | None:
+        """The app's streams that are there. Waits for a server that is away; None when stopped meanwhile."""
+        names = list(self._models)
+        deadline = time.monotonic() + LAND_AWAY_SECONDS
+        told = False
+        while not self._stop.is_set():
+            try:
+                facts = RangeAdmin(self._attached.client).streams(names)
+            except ConnectionFailed as error:
+                if time.monotonic() > deadline:
+                    raise ConnectionFailed(
+                        f"{error}. Waited {LAND_AWAY_SECONDS:g} s; what has landed is safe, and the next run goes on "
+                        "from there"
+                    ) from None
+                if not told:
+                    self._say(
+                        "waiting", f"{self._attached.client['bootstrap.servers']} does not answer: waiting for it"
+                    )
+                told = True
+                continue
+            self._tell_missing(set(names) - set(facts))
+            for one in facts.values():
+                if not one.id_is_known:
+                    self._say(
+                        "warning", f"this server has no stream ids: if {one.name} is created again, that is not seen"
+                    )
+            return facts
+        return None
+
+    def _tell_missing(self, missing: set[str]) -> None:
+        for name in sorted(missing - self._missing):
+            self._say("missing", f"the stream {name} was deleted: it lands again once it is created", stream=name)
+        self._missing = missing
+
+    def _plan(self, client: Mapping[str, Any], landings: Sequence[StreamLanding]) -> str:
+        return SourcePlan(
+            client=client,
+            stream_ids={one.name: one.stream_id for one in landings},
+            missing=sorted(self._missing),
+            positions={one.name: {str(at): one.position(at).end for at in one.starts} for one in landings},
+            cores=available_cores(),
+        ).to_json()
+
+    def _query(self, spark: Any, lander: Lander, plan: str, checkpoint: Path, *, once: bool) -> None:
+        trigger: dict[str, Any] = (
+            {"availableNow": True} if once else {"processingTime": f"{LAND_TRIGGER_SECONDS} seconds"}
+        )
+        frames = spark.readStream.format(FORMAT).option("plan", plan).load()
+        query = (
+            frames.writeStream.foreachBatch(lander)
+            .queryName(self._program.name)
+            .option("checkpointLocation", checkpoint.as_uri())
+            .trigger(**trigger)
+            .start()
+        )
+        self._say("ready", f"landing {', '.join(self._models)}")
+        while query.isActive:
+            if self._stop.wait(LAND_LOOK_SECONDS):
+                lander.stopping = True
+                with lander.in_hand:  # the batch in hand is finished first
+                    query.stop()
+        failed = query.exception()
+        if lander.failure is not None:
+            raise _in_one_line(lander.failure)
+        if failed is not None and not self._stop.is_set():
+            raise _in_one_line(failed)
+
+    def _landed(self, batch: BatchLanded) -> None:
+        self._batches_count += 1
+        self._records[batch.stream] += batch.records
+        self._dead_letters[batch.stream] += batch.dead_letters
+        letters = f", {batch.dead_letters:,} dead letters" if batch.dead_letters else ""
+        self._progress(
+            Progress(
+                kind="landed",
+                text=f"{batch.stream}: {batch.records:,} records landed{letters}",
+                stream=batch.stream,
+                records=batch.records,
+                dead_letters=batch.dead_letters,
+            )
+        )
+
+    def _say(self, kind: Any, text: str, *, stream: str = "") -> None:
+        self._progress(Progress(kind=kind, text=text, stream=stream))
+
+
+def _silent(progress: Progress) -> None:
+    """Nobody asked."""
+
+
+def _in_one_line(error: BaseException) -> HeadwaterError:
+    """What ended a query, without Java's and Spark's traces: those are in the run's log."""
+    if isinstance(error, HeadwaterError):
+        return error
+    said = str(error)
+    ours = re.findall(r"^headwater\.errors\.(\w+): (.+)$", said, re.MULTILINE)
+    if ours:
+        kind, text = ours[-1]
+        return getattr(errors, kind)(text)  # type: ignore[no-any-return]  # raised in the planner process or a task
+    python = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)\b.*$", said, re.MULTILINE)
+    line = (python[-1] if python else said.strip().splitlines()[0] if said.strip() else type(error).__name__)[:500]
+    return LandingFailed(
+        f"landing stopped: {line} (the whole story is in spark.log of this app, under .headwater/pipelines). What has "
+        "landed is safe: mend the cause and run it again"
+    )
+
+
+@contextmanager
+def _only_one(directory: Path, name: str) -> Iterator[None]:
+    """Two runs of one app would land in turns and fail in turns. Frees what earlier runs left behind."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "another"
+            raise LandingRefused(
+                f"the app {name} is being run by process {holder}: stop that one, or give this one another --name"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        shutil.rmtree(directory / "runs", ignore_errors=True)
+        yield
+    finally:
+        os.close(lock)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """SIGTERM and Ctrl-C set the event; a second Ctrl-C ends the program as it would have without us."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def asked(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        if number == signal.SIGINT:  # a second SIGTERM is no more impatient: supervisors send it to each process
+            signal.signal(number, before[signal.SIGINT] or signal.SIG_DFL)
+
+    for number in before:
+        signal.signal(number, asked)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+@contextmanager
+def _spark(name: str, directory: Path) -> Iterator[Future[Any]]:
+    """The session, started while the rest gets ready; stopped at the end unless the program had one before."""
+    mine = not is_running()
+    with ThreadPoolExecutor(1, thread_name_prefix="spark") as starter:
+        starting = starter.submit(session, f"headwater {name}", log=directory / "spark.log")
+        try:
+            yield starting
+        finally:
+            if mine and starting.exception() is None:
+                starting.result().stop()
