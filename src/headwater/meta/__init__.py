@@ -1,4 +1,4 @@
-"""What Headwater knows besides the records: streams, cursors, groups, producer ids. Only store enters here."""
+"""What Headwater knows besides the records: streams, cursors, groups, producer ids. Only store opens it."""
 
 from headwater.meta.database import Boot, GroupKind, Meta, Place, StreamEntry
 

@@ -248,7 +248,7 @@ class Meta:
 
     # --- producer ids ----------------------------------------------------------------------------
 
-    def grant_producer_ids(self, count: int, *, then: Callable[[ProducerId], None]) -> Future[ProducerId]:
+    def grant_producer_ids(self, count: int) -> Future[ProducerId]:
         """The first of `count` ids that nobody was given before and nobody will be given again."""
 
         def work(connection: sqlite3.Connection) -> ProducerId:
@@ -257,7 +257,7 @@ class Meta:
             _put_facts(connection, {"next_producer_id": str(first + count)})
             return ProducerId(first)
 
-        return self._writer.submit(work, then=then)
+        return self._writer.submit(work)
 
     # --- helpers ---------------------------------------------------------------------------------
 

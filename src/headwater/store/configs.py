@@ -1,6 +1,6 @@
 """A stream's configs, in Kafka's names: which can be set, which cannot move, and what is in force.
 
-None is stored without effect. A config that can be set has its effect in the log; one that cannot move may be given
+None is stored without effect. A config that can be set has its effect on what is taken or kept; one that cannot move may be given
 exactly the value that is in force anyway (a program that says `cleanup.policy=delete` gets what it says), and is
 refused by name with any other. A config that belongs to the broker is refused with the flag that sets it, and every
 other name is refused.
@@ -25,12 +25,14 @@ SEGMENT_BYTES_MIN = 1024**2  # Kafka's since 4.0: smaller segments only make fil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What a stream's configs mean to its log. `given` is what is stored: only what was said, in Kafka's spelling."""
+    """What a stream's configs mean to its log. `given` is what is stored: only what was said, in Kafka's spelling.
+
+    `max.message.bytes` is not among them: whoever takes a batch from a writer holds it to that, before the log.
+    """
 
     given: Mapping[str, str] = field(default_factory=dict)
     sync: bool = False  # file_sync: an ack means on disk
     segment_bytes: int | None = None  # None: what the running broker says
-    record_bytes_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +49,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settable:
-    """A config that has its effect in the log."""
+    """A config that has its effect on what is taken or kept."""
 
     doc: str
     kind: Kind
@@ -91,7 +93,6 @@ def parse(config: Mapping[str, str | None]) -> StreamOptions:
         given=given,
         sync=numbers.get("flush.messages") == 1,
         segment_bytes=numbers.get("segment.bytes"),
-        record_bytes_max=numbers.get("max.message.bytes"),
     )
 
 

@@ -170,7 +170,7 @@ def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     granted = []
     for _ in range(3):
         meta = Meta.open(tmp_path)
-        granted.append(meta.grant_producer_ids(1000, then=lambda _: None).result(5))
+        granted.append(meta.grant_producer_ids(1000).result(5))
         meta.close()
     assert granted == [0, 1000, 2000]
 

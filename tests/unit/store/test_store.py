@@ -1,0 +1,386 @@
+"""One data directory, held by this process: what spans the log and meta.db holds together."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from headwater.batch import BatchRecord, decode, encode, parse
+from headwater.config import PARTITIONS_MAX, Settings
+from headwater.errors import (
+    DataDirectoryHeld,
+    FormatTooNew,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidStreamName,
+    StorageFailed,
+    StreamExists,
+    UnknownStream,
+    UnknownStreamId,
+    WireError,
+)
+from headwater.log import Partition
+from headwater.model import Cursor, GroupName, Offset, PartitionIndex, StreamId, StreamName
+from headwater.store import Place, Store, StreamEntry, directory
+from headwater.store.store import RESERVED_IDS
+
+GROUP = GroupName("readers")
+NOW = 1_700_000_000_000
+
+
+def settings(path: Path) -> Settings:
+    return Settings(data=str(path))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store.open(settings(tmp_path / "data"))
+    yield opened
+    opened.close()
+
+
+def create(store: Store, name: str = "orders", partitions: int = 2, **config: str) -> StreamEntry:
+    given = {key.replace("_", "."): value for key, value in config.items()}
+    return store.create(name, partitions, given, NOW).result(5)
+
+
+def place_of(entry: StreamEntry, index: int = 0) -> Place:
+    return entry.id, PartitionIndex(index)
+
+
+def append(partition: Partition, *values: bytes) -> None:
+    records = [
+        BatchRecord(offset=number, timestamp_ms=NOW, key=None, value=value, headers=())
+        for number, value in enumerate(values)
+    ]
+    (answer,) = partition.append([parse(memoryview(bytearray(encode(records))))], NOW)
+    if isinstance(answer, WireError):
+        raise answer
+
+
+def values(partition: Partition) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    offset = partition.start
+    while offset < partition.end:
+        for piece in partition.read(offset, 1 << 20, upto=partition.end):
+            view, at = memoryview(piece.bytes()), 0
+            while at < len(view):
+                batch = parse(view, at)
+                found += [record.value for record in decode(batch)]
+                at += batch.length
+                offset = Offset(batch.next_offset)
+    return found
+
+
+def commit(store: Store, entry: StreamEntry, offset: int, index: int = 0) -> None:
+    cursor = Cursor(offset=Offset(offset), committed_ms=NOW)
+    store.commit_cursors(GROUP, {place_of(entry, index): cursor}).result(5)
+
+
+def offsets(store: Store) -> dict[int, int]:
+    return {place[1]: cursor.offset for place, cursor in store.cursors(GROUP).items()}
+
+
+def as_if_killed(store: Store, to: Path) -> Store:
+    """A store over what kill -9 at this moment would leave on disk; `store` itself goes on."""
+    shutil.copytree(store.settings.data, to)
+    return Store.open(settings(to))
+
+
+def files_of(store: Store, entry: StreamEntry) -> list[str]:
+    return [path.name for path in (Path(store.settings.data) / "streams").glob(f"*/{entry.id.hex()}/*")]
+
+
+# --- streams -------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_found_by_name_and_id_and_again_after_a_restart(tmp_path: Path) -> None:
+    """What was created is listed with its definition, in this run and the next."""
+    store = Store.open(settings(tmp_path))
+    entry = create(store, flush_messages="1")
+    assert (entry.name, entry.partitions, entry.config, entry.created_ms) == ("orders", 2, {"flush.messages": "1"}, NOW)
+    assert (store.stream("orders"), store.stream_by_id(entry.id), store.streams()) == (entry, entry, [entry])
+    store.close()
+    store = Store.open(settings(tmp_path))
+    assert store.streams() == [entry]
+    store.close()
+
+
+def test_ids_are_random_and_never_reserved(store: Store) -> None:
+    """Each stream gets 16 bytes of its own, that read as text do not begin like an option."""
+    ids = [create(store, f"s{number}").id for number in range(50)]
+    assert len(set(ids)) == 50
+    assert not RESERVED_IDS & set(ids)
+    assert all(len(one) == 16 and one[0] >> 2 != 62 for one in ids)
+
+
+def test_what_cannot_be_created_is_refused_and_leaves_nothing(store: Store) -> None:
+    """Names, partition counts and configs are checked, an existing or colliding name is refused."""
+    entry = create(store, "a.b")
+    for name, partitions, config, error in (
+        ("bad name", 1, {}, InvalidStreamName),
+        ("x", 0, {}, InvalidPartitions),
+        ("x", -1, {}, InvalidPartitions),
+        ("x", PARTITIONS_MAX + 1, {}, InvalidPartitions),
+        ("x", 1, {"retention.ms": "1"}, InvalidConfig),
+        ("a.b", 1, {}, StreamExists),
+        ("a_b", 1, {}, InvalidStreamName),
+    ):
+        with pytest.raises(error):
+            store.create(name, partitions, config, NOW).result(5)
+    assert store.streams() == [entry]
+
+
+def test_of_two_creates_at_once_one_wins(store: Store) -> None:
+    """Two that were asked for before either was durable do not both succeed."""
+    answers = [store.create("orders", 1, {}, NOW) for _ in range(2)]
+    errors = [one.exception(5) for one in answers]
+    assert sorted(type(one).__name__ for one in errors) == ["NoneType", "StreamExists"]
+    assert len(store.streams()) == 1
+
+
+def test_the_version_moves_when_streams_do(store: Store) -> None:
+    """Who keeps something derived from the streams sees that it is stale."""
+    before = store.version
+    create(store)
+    after = store.version
+    store.delete(StreamName("orders")).result(5)
+    assert before < after < store.version
+
+
+def test_a_stream_is_described_with_what_is_in_force(store: Store) -> None:
+    """Given configs, defaults of the running broker, and the times of the stream."""
+    described = {one.name: one.value for one in store.describe(create(store, segment_bytes="2097152"))}
+    assert described["segment.bytes"] == "2097152"
+    assert described["max.message.bytes"] == "1048588"
+    assert described["headwater.created.ms"] == str(NOW)
+
+
+# --- partitions ----------------------------------------------------------------------------------
+
+
+def test_a_partition_has_no_files_until_its_first_record(store: Store) -> None:
+    """Opening and reading the ends makes nothing; the first append does."""
+    entry = create(store)
+    partition = store.partition(place_of(entry))
+    assert (partition.start, partition.end, files_of(store, entry)) == (0, 0, [])
+    append(partition, b"one")
+    assert files_of(store, entry) != []
+
+
+def test_records_are_there_again_after_a_kill_and_after_a_clean_stop(store: Store, tmp_path: Path) -> None:
+    """What was acked is read back by the next run, of either kind; only the kill moves the epoch."""
+    entry = create(store)
+    append(store.partition(place_of(entry)), b"one", b"two")
+    again = as_if_killed(store, tmp_path / "killed")
+    for _ in range(2):
+        assert again.epoch == 1
+        partition = again.partition(place_of(entry))
+        assert values(partition) == [b"one", b"two"]
+        partition.check()
+        again.close()
+        again = Store.open(settings(tmp_path / "killed"))
+    again.close()
+
+
+def test_a_partition_is_opened_once_for_all_who_ask(store: Store) -> None:
+    """Threads that ask at once get the same partition, and then it is known without opening."""
+    place = place_of(create(store))
+    assert store.opened(place) is None
+    found: list[Partition] = []
+    threads = [threading.Thread(target=lambda: found.append(store.partition(place))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert {id(one) for one in found} == {id(store.opened(place))}
+
+
+def test_a_partition_that_is_not_there_is_named(store: Store) -> None:
+    """An index beyond the stream's partitions and an id that no stream has are different errors."""
+    entry = create(store)
+    for index in (-1, 2):
+        with pytest.raises(UnknownStream, match=f"no partition {index}: it has 2"):
+            store.partition(place_of(entry, index))
+    with pytest.raises(UnknownStreamId):
+        store.partition((StreamId(bytes(16)), PartitionIndex(0)))
+
+
+# --- deleting ------------------------------------------------------------------------------------
+
+
+def test_a_deleted_stream_leaves_nothing(store: Store) -> None:
+    """Once a delete is answered its files and cursors are gone, its name is free, and its id is unknown."""
+    entry = create(store)
+    partition = store.partition(place_of(entry))
+    append(partition, b"one")
+    commit(store, entry, 1)
+    assert store.delete(entry.id).result(5) == entry
+    assert (store.streams(), files_of(store, entry), store.cursors(GROUP)) == ([], [], {})
+    assert not list((Path(store.settings.data) / "streams").glob("*/*"))
+    assert store.opened(place_of(entry)) is None
+    with pytest.raises(UnknownStreamId):
+        store.partition(place_of(entry))
+    with pytest.raises(UnknownStream, match="create it first"):
+        store.delete(StreamName("orders"))
+
+
+def test_a_recreated_stream_starts_fresh(store: Store) -> None:
+    """Neither records nor cursors of the old stream reach the one that has its name now."""
+    old = create(store)
+    append(store.partition(place_of(old)), b"old")
+    commit(store, old, 1)
+    store.delete(StreamName("orders")).result(5)
+    new = create(store)
+    commit(store, old, 1)
+    partition = store.partition(place_of(new))
+    assert new.id != old.id
+    assert (partition.start, partition.end, store.cursors(GROUP)) == (0, 0, {})
+
+
+def test_the_partition_of_a_deleted_stream_takes_nothing_more(store: Store) -> None:
+    """Whoever still holds the partition gets an error for an append, and its listeners are told."""
+    partition = store.partition(place_of(create(store)))
+    append(partition, b"one")
+    told = threading.Event()
+    partition.add_listener(told.set)
+    store.delete(StreamName("orders")).result(5)
+    assert told.is_set()
+    with pytest.raises(WireError):
+        append(partition, b"late")
+
+
+def test_deleting_beside_opening_leaves_nothing(store: Store) -> None:
+    """A partition that is being opened while its stream is deleted is not left behind."""
+    for number in range(20):
+        entry = create(store, f"s{number}")
+        thread = threading.Thread(target=lambda entry=entry: _ignore_gone(store, entry))
+        thread.start()
+        store.delete(entry.id).result(5)
+        thread.join()
+        assert store.opened(place_of(entry)) is None
+    assert not list((Path(store.settings.data) / "streams").glob("*/*"))
+
+
+def _ignore_gone(store: Store, entry: StreamEntry) -> None:
+    with suppress(WireError):
+        append(store.partition(place_of(entry)), b"one")
+
+
+def test_two_deletes_at_once_are_both_answered(store: Store) -> None:
+    """Deleting what is being deleted is no error, and waits for the same end."""
+    entry = create(store)
+    append(store.partition(place_of(entry)), b"one")
+    answers = [store.delete(entry.id) for _ in range(2)]
+    assert [one.result(5) for one in answers] == [entry, entry]
+    assert files_of(store, entry) == []
+
+
+# --- after a crash -------------------------------------------------------------------------------
+
+
+def test_cursors_behind_a_shorter_log_are_set_to_its_end_and_reported(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a crash a cursor is never beyond the records that are left, opened or not, and the log says so."""
+    entry = create(store)
+    append(store.partition(place_of(entry)), b"one")
+    commit(store, entry, 1)
+    commit(store, entry, 700, index=1)
+    with caplog.at_level(logging.WARNING):
+        again = as_if_killed(store, tmp_path / "killed")
+        assert offsets(again) == {0: 1, 1: 0}
+    assert "stood at offset 700 of stream orders, partition 1, which now ends at 0" in caplog.text
+    again.close()
+
+
+def test_a_cursor_committed_before_the_log_was_looked_at_is_judged_too(store: Store, tmp_path: Path) -> None:
+    """A commit that repeats an old position right after a crash does not escape the comparison."""
+    entry = create(store)
+    commit(store, entry, 700)
+    again = as_if_killed(store, tmp_path / "killed")
+    commit(again, entry, 700)
+    assert offsets(again) == {0: 0}
+    commit(again, entry, 5)
+    assert offsets(again) == {0: 5}
+    again.close()
+
+
+def test_without_a_crash_a_cursor_is_what_was_committed(store: Store) -> None:
+    """As in Kafka, a group may stand beyond the end of a log that lost nothing."""
+    entry = create(store)
+    commit(store, entry, 42)
+    assert offsets(store) == {0: 42}
+
+
+def test_the_epoch_and_the_cluster_id_belong_to_the_directory(store: Store, tmp_path: Path) -> None:
+    """A kill moves the epoch, a clean stop does not, and the cluster id never changes."""
+    assert store.epoch == 0
+    assert store.cluster_id.startswith("headwater-")
+    again = as_if_killed(store, tmp_path / "killed")
+    assert (again.epoch, again.was_clean, again.cluster_id) == (1, False, store.cluster_id)
+    again.close()
+    again = Store.open(settings(tmp_path / "killed"))
+    assert (again.epoch, again.was_clean) == (1, True)
+    again.close()
+
+
+def test_producer_ids_do_not_come_back_after_a_kill(store: Store, tmp_path: Path) -> None:
+    """An id that was given is never given again, whatever became of the run that gave it."""
+    given = store.producer_id().result(5)
+    again = as_if_killed(store, tmp_path / "killed")
+    assert again.producer_id().result(5) > given
+    again.close()
+
+
+# --- the directory -------------------------------------------------------------------------------
+
+
+def test_a_second_store_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:
+    """One process owns a directory; the refusal names its pid and where it answers."""
+    store = Store.open(settings(tmp_path))
+    store.announce("served", "127.0.0.1", 9092)
+    with pytest.raises(DataDirectoryHeld, match=r"\(127.0.0.1:9092\)"):
+        Store.open(settings(tmp_path))
+    store.close()
+    Store.open(settings(tmp_path)).close()
+    where = directory.address(tmp_path)
+    assert where is not None
+    assert where.port == 9092
+
+
+def test_a_refused_open_frees_the_directory(tmp_path: Path) -> None:
+    """A start that fails half-way holds nothing: once its cause is gone, the next one succeeds."""
+    Store.open(settings(tmp_path)).close()
+    (tmp_path / "FORMAT").write_text("headwater 9\n")
+    with pytest.raises(FormatTooNew):
+        Store.open(settings(tmp_path))
+    (tmp_path / "FORMAT").write_text("headwater 1\n")
+    kept = (tmp_path / "meta.db").read_bytes()
+    (tmp_path / "meta.db").write_bytes(b"noise" * 1000)
+    with pytest.raises(Exception, match="not what was written"):
+        Store.open(settings(tmp_path))
+    (tmp_path / "meta.db").write_bytes(kept)
+    Store.open(settings(tmp_path)).close()
+
+
+def test_a_closed_store_answers_with_an_error(tmp_path: Path) -> None:
+    """What is asked of a store that is closed does not hang."""
+    store = Store.open(settings(tmp_path))
+    entry = create(store)
+    store.close()
+    for ask in (
+        lambda: store.partition(place_of(entry)),
+        lambda: store.create("x", 1, {}, NOW).result(5),
+        lambda: store.delete(entry.id).result(5),
+        lambda: store.producer_id().result(5),
+    ):
+        with pytest.raises(StorageFailed):
+            ask()
