@@ -136,12 +136,6 @@ class InvalidRequest(WireError):
     code = 42
 
 
-class UnsupportedFormat(WireError):
-    """A record batch in a format (magic) that is not served."""
-
-    code = 43
-
-
 class OutOfOrderSequence(WireError):
     code = 45
 

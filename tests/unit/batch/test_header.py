@@ -57,14 +57,16 @@ def test_lengths_that_lie(length: int):
 
 
 def test_other_formats():
-    """A writer's old format is refused as such; in a log it is damage."""
-    with pytest.raises(errors.CorruptBatch, match="format 1"):
-        changed(RAW, magic=1)
-    old = memoryview(RAW[:16] + b"\1" + RAW[17:])
-    with pytest.raises(errors.UnsupportedFormat, match="format 1"):
-        split(old)
+    """A writer's old format is refused as Kafka refuses it; in a log, and for a newer one, it is damage."""
+    for magic in (1, 3):
+        with pytest.raises(errors.CorruptBatch, match=f"format {magic}"):
+            changed(RAW, magic=magic)
+    with pytest.raises(errors.InvalidRecord, match="format 1"):
+        split(memoryview(RAW[:16] + b"\1" + RAW[17:]))
+    with pytest.raises(errors.CorruptBatch, match="format 3"):
+        split(memoryview(RAW[:16] + b"\3" + RAW[17:]))
     short = memoryview(bytes(8) + (22).to_bytes(4, "big") + bytes(22))  # an empty message of format 0
-    with pytest.raises(errors.UnsupportedFormat):
+    with pytest.raises(errors.InvalidRecord, match="format 0"):
         split(short)
 
 
@@ -113,7 +115,8 @@ def test_what_a_client_may_write():
     judge(changed(RAW, producer_id=-1, producer_epoch=-1, base_sequence=-1))
     judge(changed(RAW, max_timestamp=NOW_MS + TIMESTAMP_AHEAD_MAX_MS))
     judge(changed(RAW, base_timestamp=-1, max_timestamp=-1))  # a client of another kind without times
-    judge(changed(RAW, base_offset=77, epoch=5))  # ours to write, so theirs do not matter
+    judge(changed(RAW, epoch=5))  # ours to write, so theirs does not matter
+    judge(changed(RAW, base_timestamp=-7, max_timestamp=-5))  # Kafka takes times before 1970
     judge(parse(memoryview(encode([BatchRecord(0, NOW_MS, None, None)]))))
 
 
@@ -134,6 +137,8 @@ REFUSED = {
     "too far ahead": ({"max_timestamp": NOW_MS + TIMESTAMP_AHEAD_MAX_MS + 1}, errors.InvalidTimestamp),
     "producer without sequence": ({"base_sequence": -1}, errors.InvalidRecord),
     "producer without epoch": ({"producer_epoch": -1}, errors.InvalidRecord),
+    "base offset": ({"base_offset": 7}, errors.InvalidRecord),
+    "a time without end": ({"base_timestamp": -(2**63)}, errors.InvalidTimestamp),
     "checksum": ({"crc": 0}, errors.CorruptBatch),
 }
 
@@ -159,5 +164,5 @@ def test_any_bytes(raw: bytes, at: int):
     """Any bytes are a batch, or one of the named errors."""
     with suppress(errors.CorruptBatch):
         parse(memoryview(raw), at)
-    with suppress(errors.CorruptBatch, errors.InvalidRecord, errors.UnsupportedFormat):
+    with suppress(errors.CorruptBatch, errors.InvalidRecord):
         split(memoryview(raw))
