@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 
 from headwater.config import GROUP_NAME_CHARS_MAX, STALL_SAMPLE_MS
 from headwater.errors import (
     GroupFull,
-    IllegalGeneration,
     InvalidGroupName,
     InvalidSessionTimeout,
     NotCoordinator,
@@ -77,19 +76,19 @@ class Coordinator:
         self._note(group)
         return leaving.outcomes
 
-    def check_commit(
-        self, name: GroupName, who: Identity, generation: int, now_ms: int, *, stored: bool = False
-    ) -> None:
-        """Whether this commit may be stored; raises why not. `stored`: the group has cursors from before."""
+    def check_commit(self, name: GroupName, who: Identity, generation: int, now_ms: int) -> None:
+        """Whether this commit may be stored; raises why not.
+
+        Who claims a generation of a group that is not in memory was its member before a restart (Kafka, which stores
+        generations, says ILLEGAL_GENERATION): it has to join again.
+        """
         self._look_at_clock(now_ms)
         self._check_running()
         group = self._groups.get(name)
         if group is not None:
             step(group, self._ledger, Event.COMMIT, Speaking(who=who, generation=generation))
-        elif generation >= 0 and stored:
-            raise UnknownMember("the group has no members (any more): join again without a member id")
         elif generation >= 0:
-            raise IllegalGeneration(f"there is no group {name!r} with a generation {generation}: join it first")
+            raise UnknownMember("the group has no members (any more): join again without a member id")
 
     # --- what time and the house bring -----------------------------------------------------------
 
@@ -112,6 +111,10 @@ class Coordinator:
         for name in self._ledger.readers(stream):
             step(self._groups[name], self._ledger, Event.STREAM_DELETED)
             self._note(self._groups[name])
+
+    def streams_read(self) -> KeysView[StreamName]:
+        """Every stream that a member of some group subscribes to."""
+        return self._ledger.streams_read()
 
     def stop(self, now_ms: int) -> None:
         """Tells everybody who waits, and everybody who asks from now on, to look for the coordinator again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from headwater.config import GROUP_STREAM_COST_BYTES
 from headwater.errors import (
     FencedInstance,
     IllegalGeneration,
@@ -64,7 +65,7 @@ class Member:
 
 
 def size_of(protocols: Iterable[Protocol]) -> int:
-    return sum(len(one.name) + len(one.metadata) for one in protocols)
+    return sum(len(one.name) + len(one.metadata) + len(one.streams) * GROUP_STREAM_COST_BYTES for one in protocols)
 
 
 class Group:

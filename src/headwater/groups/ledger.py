@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import KeysView
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,9 @@ class Ledger:
 
     def readers(self, stream: StreamName) -> list[GroupName]:
         return list(self._readers.get(stream, ()))
+
+    def streams_read(self) -> KeysView[StreamName]:
+        return self._readers.keys()
 
     def is_idle(self) -> bool:
         """Whether nothing is held for anybody: what is left after all have gone."""

@@ -70,9 +70,9 @@ class Desk:
         finally:
             self.collect()
 
-    def commit(self, member_id: str = "", generation: int = -1, instance: str | None = None, **said: Any) -> None:
+    def commit(self, member_id: str = "", generation: int = -1, instance: str | None = None) -> None:
         who = Identity(member_id=member_id, instance_id=instance)
-        self.coordinator.check_commit(GROUP, who, generation, self.now_ms, **said)
+        self.coordinator.check_commit(GROUP, who, generation, self.now_ms)
         self.collect()
 
     def leave(self, *members: str | tuple[str, str], group: str = GROUP) -> list[Any]:

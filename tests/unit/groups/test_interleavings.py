@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 from hypothesis import settings, strategies as st
@@ -14,7 +15,8 @@ from tests.unit.groups.desk import GROUP, Desk, protocol
 GROUPS = st.sampled_from([GROUP, "h"])
 INSTANCES = st.sampled_from([None, None, None, "a", "b"])
 STREAMS = st.sampled_from(["s", "t"])
-MS = st.sampled_from([1, 500, 3_000, 20_000])
+SESSIONS = st.sampled_from([3_000, 20_000])
+MS = st.sampled_from([1, 500, 1_000, 3_000, 20_000])
 
 
 class Member:
@@ -32,7 +34,7 @@ class Interleavings(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk(members_max=6, bytes_max=400, session_timeout_min_ms=1)
+        self.desk = Desk(members_max=6, bytes_max=3_000, session_timeout_min_ms=1)
         self.everybody: list[Member] = []
         self.parts: dict[tuple[str, int], dict[str, bytes]] = {}  # what a leader shared out, by group and generation
         self.shared_out = 0
@@ -44,7 +46,7 @@ class Interleavings(RuleBasedStateMachine):
         self.everybody.append(member)
         return member
 
-    @rule(member=members, required=st.booleans(), name=st.sampled_from(["range", "sticky"]), ms=MS)
+    @rule(member=members, required=st.booleans(), name=st.sampled_from(["range", "sticky"]), ms=SESSIONS)
     def join(self, member: Member, required: bool, name: str, ms: int) -> None:
         protocols = (protocol(name, name.encode(), (member.stream,)), protocol("both", b"x", (member.stream,)))
         self._asks(
@@ -67,6 +69,20 @@ class Interleavings(RuleBasedStateMachine):
         if member.leads and state is State.COMPLETING and isinstance(answer, Synced):
             self.parts[member.group, member.generation] = parts
         self._asks(member, token)
+
+    @rule(group=GROUPS, order=st.randoms(use_true_random=False), ms=SESSIONS, required=st.booleans())
+    def gather(self, group: str, order: Random, ms: int, required: bool) -> None:
+        """Everybody joins, as clients do once they hear of a rebalance: so generations with many members come about."""
+        for member in self._shuffled(group, order):
+            if member.token is None:
+                self.join(member, required, "range", ms)
+
+    @rule(group=GROUPS, order=st.randoms(use_true_random=False), forgotten=st.integers(0, 3))
+    def share_out(self, group: str, order: Random, forgotten: int) -> None:
+        """All but a few ask for their parts."""
+        for member in self._shuffled(group, order)[forgotten:]:
+            if member.token is None:
+                self.sync(member, 1)
 
     @rule(member=members)
     def heartbeat(self, member: Member) -> None:
@@ -107,6 +123,15 @@ class Interleavings(RuleBasedStateMachine):
     def every_member_has_only_its_own_part(self) -> None:
         self._hear()
 
+    @invariant()
+    def who_waits_waits_for_what_the_state_brings(self) -> None:
+        for group in self.desk.coordinator._groups.values():
+            assert not group.joining or group.state is State.PREPARING
+            assert not group.syncing or group.state is State.COMPLETING
+            assert group.state is not State.COMPLETING or not any(one.assignment for one in group.members.values())
+            assert (group.state is State.EMPTY) == (not group.members)
+            assert not group.members or group.leader_id in group.members
+
     def teardown(self) -> None:
         """In the end everybody who asked has one answer, and nothing is held for anybody."""
         self.desk.pass_ms(700_000)
@@ -121,6 +146,11 @@ class Interleavings(RuleBasedStateMachine):
         )
 
     # --- helpers ---------------------------------------------------------------------------------
+
+    def _shuffled(self, group: str, order: Random) -> list[Member]:
+        chosen = [member for member in self.everybody if member.group == group]
+        order.shuffle(chosen)
+        return chosen
 
     def _asks(self, member: Member, token: int) -> None:
         self.asked.add(token)
