@@ -1,0 +1,33 @@
+"""SyncGroup (14), versions 0-5.
+
+v3 static members; v4 flexible; v5 the member says which protocol it believes in, and INCONSISTENT_GROUP_PROTOCOL when
+that is not the group's. The leader's request carries everybody's part; the others' is answered when it has come.
+
+Differs from Kafka: a request that is repeated while the first still waits ends the first with REBALANCE_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+from headwater.broker.context import Context
+from headwater.groups import Identity, Sync, Synced
+from headwater.model import GroupName
+from headwater.wire.messages.sync_group import Request, Response
+
+
+async def handle(request: Request, context: Context) -> Response:
+    """Cancelling forgets the wait; the member stays until its session is over."""
+    answer = await context.broker.groups.sync(
+        Sync(
+            group=GroupName(request.group_id),
+            who=Identity(member_id=request.member_id, instance_id=request.group_instance_id),
+            generation=request.generation_id,
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
+        )
+    )
+    if not isinstance(answer, Synced):
+        return Response(error_code=answer.error.code)
+    return Response(
+        protocol_type=answer.protocol_type, protocol_name=answer.protocol_name, assignment=answer.assignment
+    )
