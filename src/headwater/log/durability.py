@@ -162,7 +162,8 @@ class Durability:
             return
         self._note(target.offset)
         with state.lock:
-            state.durable, state.flushed = target.offset, target
+            state.flushed = target
+            state.durable = target.offset
             ready = [waiter for offset, waiter in self._waiters if offset <= target.offset]
             self._waiters = [one for one in self._waiters if one[0] > target.offset]
         for waiter in ready:

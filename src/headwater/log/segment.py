@@ -81,7 +81,7 @@ class Segment:
         """The batch that holds `offset`, which lies before position `limit`."""
         file, index = self.opened()
         position = index.positions[index.block_of_offset(offset)]
-        self._verify(position, position + 1, limit)
+        self._verify(position, position + 1)
         try:
             for head in heads(file, position, limit):
                 if head.next_offset > offset:
@@ -96,11 +96,11 @@ class Segment:
         end = limit
         if start + bytes_max < limit:
             end = self._last_boundary(file, index, start, start + bytes_max, limit)
-        return self._verify(start, end, limit)
+        return self._verify(start, end)
 
     def _last_boundary(self, file: File, index: SegmentIndex, start: int, target: int, limit: int) -> int:
         block = index.positions[index.block_of_position(target)]
-        self._verify(block, block + 1, limit)
+        self._verify(block, block + 1)
         end = max(start, block)
         for head in heads(file, end, limit):
             if head.position + head.length > target and end > start:
@@ -110,7 +110,7 @@ class Segment:
                 break
         return end
 
-    def _verify(self, start: int, end: int, limit: int) -> int:
+    def _verify(self, start: int, end: int) -> int:
         """Checks the blocks of [start, end) that nobody has checked; returns where the checked bytes end."""
         if start >= self.trusted_from:
             return end
@@ -122,7 +122,7 @@ class Segment:
                 continue
             if checked >= VERIFIED_PER_READ_BYTES:
                 return min(end, positions[block])
-            block_end = positions[block + 1] if block + 1 < len(positions) else limit
+            block_end = positions[block + 1] if block + 1 < len(positions) else self.size
             self._verify_block(file, index, block, block_end)
             checked += block_end - positions[block]
         return end

@@ -111,8 +111,8 @@ class Writing:
         if not state.unflushed or state.unflushed[-1] is not segment:
             state.unflushed.append(segment)
         segment.size = size
-        state.end = end
         state.written = Reached(end, segment, size)
+        state.end = end  # last: who sees it finds all the rest
 
     def _cut_back(self, file: File, size: int) -> None:
         """A log with unknown bytes at its end must not grow: if they cannot be cut, this partition is over."""
