@@ -150,6 +150,7 @@ LAND_DAYS_OPEN_MAX = 32  # files a task holds open for one table, one per day; p
 LAND_ERROR_CHARS_MAX = 4_096  # of a dead letter's error message, and of its stack
 SNAPSHOTS_KEPT = 20  # of a table that lands: enough for readers under way and to look back; a commit reads them all
 SNAPSHOTS_MAX = 60  # when there are so many, a commit expires those beyond SNAPSHOTS_KEPT
+METADATA_KEPT_SECONDS = 3_600  # manifests that no snapshot names stay so long: a commit or a reader may hold them
 SQL_FETCH_RECORDS = 10_000  # rows that `headwater sql` takes from DuckDB at a time
 JAVA_VERSION_MIN = 17  # Spark 4.3's
 JAVA_ANSWER_SECONDS = 30.0  # for `java -version`; 0.1 s on an idle machine

@@ -11,6 +11,7 @@ the snapshot's summary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from headwater import config
 from headwater.errors import AlreadyLanded, InvalidOption, LandingRefused
 from headwater.lake.catalog import is_busy, load_table
 from headwater.lake.files import Written
+from headwater.lake.sweep import sweep
 from headwater.lake.tables import Target
 from headwater.lake.token import Advance, Landed, Place, tokens_in, tokens_of, tokens_of_history
 
@@ -141,25 +143,30 @@ def _attempt(
         append.append_data_file(_data_file(table, one))
     about_to(append.snapshot_id)
     append.commit()
-    _expire(table, change)
+    expired = _expire(table, change)
     try:
-        change.commit_transaction()
+        changed = change.commit_transaction()
     except Exception as error:
         if is_busy(error):
             raise CommitFailedException(str(error)) from error
         raise
+    if expired:
+        with suppress(OSError):  # what is done is done; the next sweep takes what this one could not
+            sweep(changed)
     return int(append.snapshot_id)
 
 
-def _expire(table: Any, change: Any) -> None:
+def _expire(table: Any, change: Any) -> bool:
     """Lets old snapshots go in the commit that would be one too many: metadata is read and written by each commit."""
     from pyiceberg.table.update.snapshot import ExpireSnapshots
 
     snapshots = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
-    if len(snapshots) >= config.SNAPSHOTS_MAX:
-        kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
-        old = [one.snapshot_id for one in snapshots[: -config.SNAPSHOTS_KEPT] if one.snapshot_id not in kept]
-        ExpireSnapshots(change).by_ids(old).commit()
+    if len(snapshots) < config.SNAPSHOTS_MAX:
+        return False
+    kept = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    old = [one.snapshot_id for one in snapshots[: -config.SNAPSHOTS_KEPT] if one.snapshot_id not in kept]
+    ExpireSnapshots(change).by_ids(old).commit()
+    return True
 
 
 def _data_file(table: Any, written: Written) -> Any:

@@ -71,6 +71,7 @@ _PROPERTIES = {
     "commit.retry.num-retries": "0",  # pyiceberg's own retry re-bases blindly: two drivers would both land
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
+    "commit.manifest.target-size-bytes": str(1024**2),  # bounds what one merge reads and writes: some 5,000 files
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(config.SNAPSHOTS_KEPT),
     "write.parquet.compression-codec": "zstd",

@@ -89,11 +89,10 @@ def tokens_of_history(table: Any) -> dict[str, str] | None:
         found = tokens_in(snapshot.summary.additional_properties if snapshot.summary else {})
         if found:
             return found
-        if snapshot.parent_snapshot_id is None:
-            return {}
-        parent = table.snapshot_by_id(snapshot.parent_snapshot_id)
-        if parent is None:
-            return None
+        parent_id = snapshot.parent_snapshot_id
+        parent = None if parent_id is None else table.snapshot_by_id(parent_id)
+        if parent is None and (snapshot.sequence_number or 0) > 1:
+            return None  # it had a parent once; pyiceberg forgets the name of one that expired
         snapshot = parent
     return {}
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from headwater import config
 from headwater.errors import AlreadyLanded, LandingRefused
 from headwater.lake import Advance, Landed, commit, landed, move, settle, write_range
 from headwater.lake.durable import flush_path
+from headwater.lake.sweep import sweep
 from tests.unit.lake.models import STREAM_ID, Lake, place, records, small
 
 
@@ -133,6 +135,29 @@ def test_changes_of_others_are_no_contradiction(lake):
     assert offsets(lake) == [*range(12), 4, 5]
 
 
+def test_an_expired_history_is_no_contradiction(lake):
+    """Where others changed the table and then let all our snapshots go, the properties are believed."""
+    lake.land(records(0, 10))
+    lake.land(records(0, 4), place(1))
+    table = lake.catalog.load_table("headwater.orders")
+    table.delete("_partition = 1")
+    table.maintenance.expire_snapshots().older_than(datetime.now(UTC) + timedelta(days=1)).commit()
+    assert len(table.refresh().snapshots()) == 1
+    lake.land(records(10, 12))
+    assert offsets(lake) == list(range(12))
+
+
+def test_a_rollback_behind_the_first_landing_is_noticed(lake):
+    """Going back to before our first snapshot takes everything away, and is a contradiction like any other."""
+    table = lake.catalog.load_table("headwater.orders")
+    table.append(table.scan().to_arrow())
+    first = table.current_snapshot().snapshot_id
+    lake.land(records(0, 10))
+    lake.catalog.load_table("headwater.orders").manage_snapshots().rollback_to_snapshot(first).commit()
+    with pytest.raises(LandingRefused, match="properties say 10:0, the current snapshot says nothing"):
+        lake.token(lake.table)
+
+
 def test_a_conflict_starts_over_at_the_token(lake, monkeypatch):
     """Somebody's commit in between is no reason to fail, nor to land twice: the token is looked at again."""
     module = import_module("headwater.lake.commit")  # the package's attribute of that name is the function
@@ -183,6 +208,23 @@ def test_history_stays_short(lake, monkeypatch):
     folder = Path(table.metadata_location.removeprefix("file://")).parent
     assert len(list(folder.glob("*.metadata.json"))) <= 30
     assert offsets(lake) == list(range(30))
+
+
+def test_manifests_that_nobody_names_are_taken_away(lake, monkeypatch):
+    """Expired snapshots leave no manifests behind, once nobody can be reading them; the table reads as before."""
+    monkeypatch.setattr(config, "SNAPSHOTS_MAX", 6)
+    monkeypatch.setattr(config, "SNAPSHOTS_KEPT", 2)
+    for start in range(20):
+        lake.land(records(start, start + 1))
+    table = lake.catalog.load_table("headwater.orders")
+    manifests = lake.directory / "lake" / "warehouse" / "headwater" / "orders" / "metadata"
+    assert len(list(manifests.glob("*.avro"))) > 35  # all of them: they are young
+    later = datetime.now(UTC) + timedelta(seconds=config.METADATA_KEPT_SECONDS + 60)
+    assert len(sweep(table, later)) > 10
+    named = {manifest.manifest_path for one in table.snapshots() for manifest in one.manifests(table.io)}
+    assert len(list(manifests.glob("*.avro"))) == len(table.snapshots()) + len(named)
+    assert sweep(table, later) == []
+    assert offsets(lake) == list(range(20))
 
 
 def test_a_table_made_anew_is_refused(lake):
