@@ -179,7 +179,7 @@ def _read_tags(kind: Struct) -> Lines:
         return []
     condition = kind.flexible.condition(kind.versions)
     if not kind.tagged:
-        return when(condition, ["at = skip_tags(view, at) if view[at] else at + 1"])
+        return when(condition, ["at = skip_tags(view, at, budget) if view[at] else at + 1"])
     lines: Lines = []
     for one in kind.tagged:
         lines += [f"{one.name}: {one.annotation(kind.is_answer)} = {one.default}"]
@@ -188,7 +188,7 @@ def _read_tags(kind: Struct) -> Lines:
         test = " and ".join(filter(None, [f"tag == {one.tag}", one.versions.condition(kind.flexible)]))
         cases += [f"{'elif' if cases else 'if'} {test}:", *indented(_read(kind, [one]))]
     loop = ["tag, at, end = tag_header(view, at)", *cases, "else:", "    at = end", "tag_ends(at, end)"]
-    read = ["number_of_tags, at = uvarint(view, at)", "for _ in range(number_of_tags):", *indented(loop)]
+    read = ["number_of_tags, at = tag_count(view, at, budget)", "for _ in range(number_of_tags):", *indented(loop)]
     return lines + when(condition, read)
 
 

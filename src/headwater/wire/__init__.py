@@ -9,5 +9,5 @@ Only `ProtocolError` comes out of decoding, whatever the bytes; what is allocate
 Records are never copied: they are slices of the frame when read, and parts of their own when written, so that the broker
 may put a file's slice in their place (`Gap`: anything with `.length`).
 A field that a version does not have is not written, and has its default when read. A tagged struct that was not sent is
-None. `framing` has lengths and headers, `subscriptions` what group members tell each other through us.
+None. `framing` has lengths and headers. `consumer_protocol_*` is what group members tell each other through us.
 """

@@ -22,6 +22,7 @@ Struct = struct.Struct
 READ_ERRORS = (IndexError, struct.error, UnicodeDecodeError)
 NO_ID = bytes(16)  # Kafka's zero UUID: no topic id
 EMPTY: Any = ()  # the default of a list in the generated classes: each instance gets one of its own
+TAG_BYTES_MIN = 2  # a tag, and a length of 0
 TEXT_BYTES_MAX = 32_767  # of every string, in either form
 
 
@@ -188,10 +189,10 @@ def compact_blob(view: memoryview, at: int) -> tuple[bytes, int]:
 
 def _counted(count: int, left: int, item_bytes: int, budget: list[int]) -> None:
     if count * item_bytes > left:
-        raise ProtocolError(f"an array of {count} items, in {left} bytes")
+        raise ProtocolError(f"{count} items or tagged fields, in {left} bytes")
     budget[0] -= count
     if budget[0] < 0:
-        raise ProtocolError(f"more than {ARRAY_ITEMS_MAX} items in the arrays of one message")
+        raise ProtocolError(f"more than {ARRAY_ITEMS_MAX} items and tagged fields in one message")
 
 
 def nullable_count(view: memoryview, at: int, item_bytes: int, budget: list[int]) -> tuple[int, int]:
@@ -246,8 +247,15 @@ def tag_ends(at: int, end: int) -> None:
         raise ProtocolError("a tagged field whose length is not that of its value")
 
 
-def skip_tags(view: memoryview, at: int) -> int:
+def tag_count(view: memoryview, at: int, budget: list[int]) -> tuple[int, int]:
+    """How many tagged fields follow. They count as items: fifty million empty ones would hold a broker up for long."""
     number, at = uvarint(view, at)
+    _counted(number, len(view) - at, TAG_BYTES_MIN, budget)
+    return number, at
+
+
+def skip_tags(view: memoryview, at: int, budget: list[int]) -> int:
+    number, at = tag_count(view, at, budget)
     for _ in range(number):
         _, _, at = tag_header(view, at)
     return at

@@ -23,6 +23,7 @@ from headwater.wire.fields import (
 )
 
 LENGTH_BYTES = 4
+HEADER_TAGS_MAX = 100  # Kafka has defined none to this day
 NEVER_FLEXIBLE = 1 << 15  # beyond every version
 _request_head = Struct(">hhi")
 _response_head = Struct(">ii")
@@ -47,7 +48,7 @@ def parse_request_header(view: memoryview, flexible_from: Mapping[int, int]) -> 
         api_key, version, correlation_id = _request_head.unpack_from(view)
         client_id, at = nullable_string(view, _request_head.size)
         if version >= flexible_from.get(api_key, NEVER_FLEXIBLE):
-            at = skip_tags(view, at) if view[at] else at + 1
+            at = skip_tags(view, at, [HEADER_TAGS_MAX]) if view[at] else at + 1
     except READ_ERRORS as error:
         raise broken("request header", error) from None
     return RequestHeader(api_key, version, correlation_id, client_id, at)
@@ -81,7 +82,7 @@ def parse_response_header(view: memoryview, header_version: int) -> tuple[int, i
     """Of an answer's frame (without its length): correlation id, and where the body begins."""
     try:
         correlation_id: int = _length.unpack_from(view)[0]
-        return correlation_id, skip_tags(view, 4) if header_version else 4
+        return correlation_id, skip_tags(view, 4, [HEADER_TAGS_MAX]) if header_version else 4
     except READ_ERRORS as error:
         raise broken("response header", error) from None
 

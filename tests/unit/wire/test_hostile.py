@@ -148,6 +148,14 @@ def test_many_small_items():
         offset_commit.decode_request(memoryview(body), 6)
 
 
+def test_many_small_tags():
+    """Tagged fields count as items too, wherever they stand: each takes time, however little it says."""
+    number = ARRAY_ITEMS_MAX + 1
+    claim = bytes((number & 127 | 128, number >> 7 & 127 | 128, number >> 14))
+    with pytest.raises(ProtocolError, match="tagged"):
+        produce.decode_request(memoryview(b"\0\0\1" + bytes(4) + b"\1" + claim + b"\5\0" * number), 9)
+
+
 def test_strings_that_are_not_text():
     """A string that is not UTF-8 is refused, in either form."""
     with pytest.raises(ProtocolError, match="UTF-8"):

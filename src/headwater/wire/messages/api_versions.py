@@ -7,7 +7,7 @@ from typing import Any
 from headwater.config import ARRAY_ITEMS_MAX
 from headwater.wire.fields import (
     EMPTY, Message, Part, READ_ERRORS, Struct, broken, compact_count, compact_string, count, not_served,
-    put_compact_count, put_compact_string, put_count, put_tags, skip_tags, tag_ends, tag_header, trailing, uvarint,
+    put_compact_count, put_compact_string, put_count, put_tags, skip_tags, tag_count, tag_ends, tag_header, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 18, 0, 4, 3
@@ -84,7 +84,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         client_software_name = ""
         client_software_version = ""
     if version >= 3:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(client_software_name, client_software_version), at
 
 
@@ -100,7 +100,7 @@ def _read_ApiVersion(view: memoryview, at: int, version: int, budget: list[int])
     api_key, min_version, max_version = R_hhh(view, at)
     at += 6
     if version >= 3:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return ApiVersion(api_key, min_version, max_version), at
 
 
@@ -114,7 +114,7 @@ def _read_SupportedFeatureKey(view: memoryview, at: int, version: int, budget: l
     name, at = compact_string(view, at)
     min_version, max_version = R_hh(view, at)
     at += 4
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return SupportedFeatureKey(name, min_version, max_version), at
 
 
@@ -128,7 +128,7 @@ def _read_FinalizedFeatureKey(view: memoryview, at: int, version: int, budget: l
     name, at = compact_string(view, at)
     max_version_level, min_version_level = R_hh(view, at)
     at += 4
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return FinalizedFeatureKey(name, max_version_level, min_version_level), at
 
 
@@ -159,7 +159,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
     finalized_features: list[FinalizedFeatureKey] = []
     zk_migration_ready: bool = False
     if version >= 3:
-        number_of_tags, at = uvarint(view, at)
+        number_of_tags, at = tag_count(view, at, budget)
         for _ in range(number_of_tags):
             tag, at, end = tag_header(view, at)
             if tag == 0:

@@ -9,7 +9,7 @@ from headwater.wire.fields import (
     EMPTY, Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_count,
     compact_nullable_string, compact_string, count, fixed_items, not_served, nullable_string, put_compact_count,
     put_compact_nullable_count, put_compact_nullable_string, put_compact_string, put_count, put_fixed_items,
-    put_nullable_string, put_string, put_tags, skip_tags, string, tag_ends, tag_header, trailing, uvarint,
+    put_nullable_string, put_string, put_tags, skip_tags, string, tag_count, tag_ends, tag_header, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 19, 2, 7, 5
@@ -105,7 +105,7 @@ def _read_CreatableReplicaAssignment(view: memoryview, at: int, version: int, bu
     broker_ids = fixed_items(view, at, "i", number)
     at += 4 * number
     if version >= 5:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return CreatableReplicaAssignment(partition_index, broker_ids), at
 
 
@@ -122,7 +122,7 @@ def _read_CreatableTopicConfig(view: memoryview, at: int, version: int, budget: 
     name, at = (compact_string if version >= 5 else string)(view, at)
     value, at = (compact_nullable_string if version >= 5 else nullable_string)(view, at)
     if version >= 5:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return CreatableTopicConfig(name, value), at
 
 
@@ -152,7 +152,7 @@ def _read_CreatableTopic(view: memoryview, at: int, version: int, budget: list[i
         item, at = _read_CreatableTopicConfig(view, at, version, budget)
         items.append(item)
     if version >= 5:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return CreatableTopic(name, num_partitions, replication_factor, assignments, configs), at
 
 
@@ -181,7 +181,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     timeout_ms, validate_only = R_it(view, at)
     at += 5
     if version >= 5:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(topics, timeout_ms, validate_only), at
 
 
@@ -200,7 +200,7 @@ def _read_CreatableTopicConfigs(view: memoryview, at: int, version: int, budget:
     value, at = compact_nullable_string(view, at)
     read_only, config_source, is_sensitive = R_tbt(view, at)
     at += 3
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return CreatableTopicConfigs(name, value, read_only, config_source, is_sensitive), at
 
 
@@ -242,7 +242,7 @@ def _read_CreatableTopicResult(view: memoryview, at: int, version: int, budget: 
         configs = []
     topic_config_error_code: int = 0
     if version >= 5:
-        number_of_tags, at = uvarint(view, at)
+        number_of_tags, at = tag_count(view, at, budget)
         for _ in range(number_of_tags):
             tag, at, end = tag_header(view, at)
             if tag == 0:
@@ -286,7 +286,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         item, at = _read_CreatableTopicResult(view, at, version, budget)
         items.append(item)
     if version >= 5:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, topics), at
 
 

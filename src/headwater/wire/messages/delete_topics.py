@@ -61,7 +61,7 @@ def _read_DeleteTopicState(view: memoryview, at: int, version: int, budget: list
     name, at = compact_nullable_string(view, at)
     topic_id, = R_16s(view, at)
     at += 16
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return DeleteTopicState(name, topic_id), at
 
 
@@ -95,7 +95,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     timeout_ms, = R_i(view, at)
     at += 4
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(topics, topic_names, timeout_ms), at
 
 
@@ -129,7 +129,7 @@ def _read_DeletableTopicResult(view: memoryview, at: int, version: int, budget: 
     else:
         error_message = None
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return DeletableTopicResult(name, topic_id, error_code, error_message), at
 
 
@@ -156,7 +156,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         item, at = _read_DeletableTopicResult(view, at, version, budget)
         items.append(item)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, responses), at
 
 

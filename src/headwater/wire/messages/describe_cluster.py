@@ -69,7 +69,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         at += 1
     else:
         include_fenced_brokers = False
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(include_cluster_authorized_operations, endpoint_type, include_fenced_brokers), at
 
 
@@ -95,7 +95,7 @@ def _read_DescribeClusterBroker(view: memoryview, at: int, version: int, budget:
         at += 1
     else:
         is_fenced = False
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return DescribeClusterBroker(broker_id, host, port, rack, is_fenced), at
 
 
@@ -132,7 +132,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         items.append(item)
     cluster_authorized_operations, = R_i(view, at)
     at += 4
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, error_code, error_message, endpoint_type, cluster_id, controller_id, brokers, cluster_authorized_operations), at
 
 

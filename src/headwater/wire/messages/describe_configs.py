@@ -102,7 +102,7 @@ def _read_DescribeConfigsResource(view: memoryview, at: int, version: int, budge
             item, at = (compact_string if version >= 4 else string)(view, at)
             items.append(item)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return DescribeConfigsResource(resource_type, resource_name, configuration_keys), at
 
 
@@ -133,7 +133,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         include_documentation = False
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(resources, include_synonyms, include_documentation), at
 
 
@@ -155,7 +155,7 @@ def _read_DescribeConfigsSynonym(view: memoryview, at: int, version: int, budget
     source, = R_b(view, at)
     at += 1
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return DescribeConfigsSynonym(name, value, source), at
 
 
@@ -190,7 +190,7 @@ def _read_DescribeConfigsResourceResult(view: memoryview, at: int, version: int,
         config_type = 0
         documentation = ""
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return DescribeConfigsResourceResult(name, value, read_only, config_source, is_sensitive, synonyms, config_type, documentation), at
 
 
@@ -225,7 +225,7 @@ def _read_DescribeConfigsResult(view: memoryview, at: int, version: int, budget:
         item, at = _read_DescribeConfigsResourceResult(view, at, version, budget)
         items.append(item)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return DescribeConfigsResult(error_code, error_message, resource_type, resource_name, configs), at
 
 
@@ -253,7 +253,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         item, at = _read_DescribeConfigsResult(view, at, version, budget)
         items.append(item)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, results), at
 
 

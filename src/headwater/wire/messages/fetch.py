@@ -10,7 +10,7 @@ from headwater.wire.fields import (
     compact_nullable_records, compact_nullable_string, compact_string, count, fixed_items, not_served, nullable_count,
     nullable_records, put_compact_count, put_compact_nullable_count, put_compact_nullable_records,
     put_compact_nullable_string, put_compact_string, put_count, put_fixed_items, put_nullable_count,
-    put_nullable_records, put_string, put_tags, skip_tags, string, tag_ends, tag_header, trailing, uvarint,
+    put_nullable_records, put_string, put_tags, skip_tags, string, tag_count, tag_ends, tag_header, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 1, 4, 18, 12
@@ -177,7 +177,7 @@ class Response(Message):
 def _read_ReplicaState(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[ReplicaState, int]:
     replica_id, replica_epoch = R_iq(view, at)
     at += 12
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return ReplicaState(replica_id, replica_epoch), at
 
 
@@ -211,7 +211,7 @@ def _read_FetchPartition(view: memoryview, at: int, version: int, budget: list[i
     replica_directory_id: bytes = NO_ID
     high_watermark: int = 9223372036854775807
     if version >= 12:
-        number_of_tags, at = uvarint(view, at)
+        number_of_tags, at = tag_count(view, at, budget)
         for _ in range(number_of_tags):
             tag, at, end = tag_header(view, at)
             if tag == 0 and version >= 17:
@@ -269,7 +269,7 @@ def _read_FetchTopic(view: memoryview, at: int, version: int, budget: list[int])
         item, at = _read_FetchPartition(view, at, version, budget)
         items.append(item)
     if version >= 12:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return FetchTopic(topic, topic_id, partitions), at
 
 
@@ -301,7 +301,7 @@ def _read_ForgottenTopic(view: memoryview, at: int, version: int, budget: list[i
     partitions = fixed_items(view, at, "i", number)
     at += 4 * number
     if version >= 12:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return ForgottenTopic(topic, topic_id, partitions), at
 
 
@@ -355,7 +355,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     cluster_id: str | None = None
     replica_state: ReplicaState | None = None
     if version >= 12:
-        number_of_tags, at = uvarint(view, at)
+        number_of_tags, at = tag_count(view, at, budget)
         for _ in range(number_of_tags):
             tag, at, end = tag_header(view, at)
             if tag == 0:
@@ -399,7 +399,7 @@ def _write_Request(out: bytearray, m: Any, version: int) -> None:
 def _read_EpochEndOffset(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[EpochEndOffset, int]:
     epoch, end_offset = R_iq(view, at)
     at += 12
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return EpochEndOffset(epoch, end_offset), at
 
 
@@ -411,7 +411,7 @@ def _write_EpochEndOffset(out: bytearray, m: Any, version: int) -> None:
 def _read_LeaderIdAndEpoch(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[LeaderIdAndEpoch, int]:
     leader_id, leader_epoch = R_ii(view, at)
     at += 8
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return LeaderIdAndEpoch(leader_id, leader_epoch), at
 
 
@@ -423,7 +423,7 @@ def _write_LeaderIdAndEpoch(out: bytearray, m: Any, version: int) -> None:
 def _read_SnapshotId(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[SnapshotId, int]:
     end_offset, epoch = R_qi(view, at)
     at += 12
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return SnapshotId(end_offset, epoch), at
 
 
@@ -436,7 +436,7 @@ def _read_AbortedTransaction(view: memoryview, at: int, version: int, budget: li
     producer_id, first_offset = R_qq(view, at)
     at += 16
     if version >= 12:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return AbortedTransaction(producer_id, first_offset), at
 
 
@@ -476,7 +476,7 @@ def _read_PartitionData(view: memoryview, at: int, version: int, budget: list[in
     current_leader: LeaderIdAndEpoch | None = None
     snapshot_id: SnapshotId | None = None
     if version >= 12:
-        number_of_tags, at = uvarint(view, at)
+        number_of_tags, at = tag_count(view, at, budget)
         for _ in range(number_of_tags):
             tag, at, end = tag_header(view, at)
             if tag == 0:
@@ -539,7 +539,7 @@ def _read_FetchableTopicResponse(view: memoryview, at: int, version: int, budget
         item, at = _read_PartitionData(view, at, version, budget)
         items.append(item)
     if version >= 12:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return FetchableTopicResponse(topic, topic_id, partitions), at
 
 
@@ -564,7 +564,7 @@ def _read_NodeEndpoint(view: memoryview, at: int, version: int, budget: list[int
     port, = R_i(view, at)
     at += 4
     rack, at = compact_nullable_string(view, at)
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return NodeEndpoint(node_id, host, port, rack), at
 
 
@@ -595,7 +595,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         items.append(item)
     node_endpoints: list[NodeEndpoint] = []
     if version >= 12:
-        number_of_tags, at = uvarint(view, at)
+        number_of_tags, at = tag_count(view, at, budget)
         for _ in range(number_of_tags):
             tag, at, end = tag_header(view, at)
             if tag == 0 and version >= 16:

@@ -80,7 +80,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         coordinator_keys = []
     if version >= 3:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(key, key_type, coordinator_keys), at
 
 
@@ -106,7 +106,7 @@ def _read_Coordinator(view: memoryview, at: int, version: int, budget: list[int]
     port, error_code = R_ih(view, at)
     at += 6
     error_message, at = compact_nullable_string(view, at)
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return Coordinator(key, node_id, host, port, error_code, error_message), at
 
 
@@ -158,7 +158,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
     else:
         coordinators = []
     if version >= 3:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, error_code, error_message, node_id, host, port, coordinators), at
 
 

@@ -47,7 +47,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         group_instance_id = None
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(group_id, generation_id, member_id, group_instance_id), at
 
 
@@ -70,7 +70,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
     error_code, = R_h(view, at)
     at += 2
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, error_code), at
 
 

@@ -64,7 +64,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         enable2_pc = False
         keep_prepared_txn = False
     if version >= 2:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(transactional_id, transaction_timeout_ms, producer_id, producer_epoch, enable2_pc, keep_prepared_txn), at
 
 
@@ -89,7 +89,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         ongoing_txn_producer_id = -1
         ongoing_txn_producer_epoch = -1
     if version >= 2:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, error_code, producer_id, producer_epoch, ongoing_txn_producer_id, ongoing_txn_producer_epoch), at
 
 

@@ -72,7 +72,7 @@ def _read_JoinGroupRequestProtocol(view: memoryview, at: int, version: int, budg
     name, at = (compact_string if version >= 6 else string)(view, at)
     metadata, at = (compact_blob if version >= 6 else blob)(view, at)
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return JoinGroupRequestProtocol(name, metadata), at
 
 
@@ -113,7 +113,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         reason = None
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(group_id, session_timeout_ms, rebalance_timeout_ms, member_id, group_instance_id, protocol_type, protocols, reason), at
 
 
@@ -144,7 +144,7 @@ def _read_JoinGroupResponseMember(view: memoryview, at: int, version: int, budge
         group_instance_id = None
     metadata, at = (compact_blob if version >= 6 else blob)(view, at)
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return JoinGroupResponseMember(member_id, group_instance_id, metadata), at
 
 
@@ -188,7 +188,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         item, at = _read_JoinGroupResponseMember(view, at, version, budget)
         items.append(item)
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, error_code, generation_id, protocol_type, protocol_name, leader, skip_assignment, member_id, members), at
 
 

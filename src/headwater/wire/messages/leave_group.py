@@ -65,7 +65,7 @@ def _read_MemberIdentity(view: memoryview, at: int, version: int, budget: list[i
     else:
         reason = None
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return MemberIdentity(member_id, group_instance_id, reason), at
 
 
@@ -97,7 +97,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         members = []
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(group_id, member_id, members), at
 
 
@@ -120,7 +120,7 @@ def _read_MemberResponse(view: memoryview, at: int, version: int, budget: list[i
     error_code, = R_h(view, at)
     at += 2
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return MemberResponse(member_id, group_instance_id, error_code), at
 
 
@@ -152,7 +152,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
     else:
         members = []
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, error_code, members), at
 
 

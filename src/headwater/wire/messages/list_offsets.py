@@ -87,7 +87,7 @@ def _read_ListOffsetsPartition(view: memoryview, at: int, version: int, budget: 
     timestamp, = R_q(view, at)
     at += 8
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return ListOffsetsPartition(partition_index, current_leader_epoch, timestamp), at
 
 
@@ -111,7 +111,7 @@ def _read_ListOffsetsTopic(view: memoryview, at: int, version: int, budget: list
         item, at = _read_ListOffsetsPartition(view, at, version, budget)
         items.append(item)
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return ListOffsetsTopic(name, partitions), at
 
 
@@ -146,7 +146,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         timeout_ms = 0
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(replica_id, isolation_level, topics, timeout_ms), at
 
 
@@ -172,7 +172,7 @@ def _read_ListOffsetsPartitionResponse(view: memoryview, at: int, version: int, 
     else:
         leader_epoch = -1
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return ListOffsetsPartitionResponse(partition_index, error_code, timestamp, offset, leader_epoch), at
 
 
@@ -195,7 +195,7 @@ def _read_ListOffsetsTopicResponse(view: memoryview, at: int, version: int, budg
         item, at = _read_ListOffsetsPartitionResponse(view, at, version, budget)
         items.append(item)
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return ListOffsetsTopicResponse(name, partitions), at
 
 
@@ -223,7 +223,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         item, at = _read_ListOffsetsTopicResponse(view, at, version, budget)
         items.append(item)
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, topics), at
 
 

@@ -101,7 +101,7 @@ def _read_MetadataRequestTopic(view: memoryview, at: int, version: int, budget: 
     name: str | None
     name, at = (compact_nullable_string if version >= 10 else compact_string if version >= 9 else string)(view, at)
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return MetadataRequestTopic(topic_id, name), at
 
 
@@ -141,7 +141,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         include_topic_authorized_operations = False
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(topics, allow_auto_topic_creation, include_cluster_authorized_operations, include_topic_authorized_operations), at
 
 
@@ -171,7 +171,7 @@ def _read_MetadataResponseBroker(view: memoryview, at: int, version: int, budget
     else:
         rack = None
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return MetadataResponseBroker(node_id, host, port, rack), at
 
 
@@ -209,7 +209,7 @@ def _read_MetadataResponsePartition(view: memoryview, at: int, version: int, bud
     else:
         offline_replicas = []
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return MetadataResponsePartition(error_code, partition_index, leader_id, leader_epoch, replica_nodes, isr_nodes, offline_replicas), at
 
 
@@ -257,7 +257,7 @@ def _read_MetadataResponseTopic(view: memoryview, at: int, version: int, budget:
     else:
         topic_authorized_operations = -2147483648
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return MetadataResponseTopic(error_code, name, topic_id, is_internal, partitions, topic_authorized_operations), at
 
 
@@ -318,7 +318,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
     else:
         error_code = 0
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, brokers, cluster_id, controller_id, topics, cluster_authorized_operations, error_code), at
 
 

@@ -92,7 +92,7 @@ def _read_OffsetCommitRequestPartition(view: memoryview, at: int, version: int, 
     committed_metadata: str | None
     committed_metadata, at = (compact_nullable_string if version >= 8 else nullable_string)(view, at)
     if version >= 8:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetCommitRequestPartition(partition_index, committed_offset, committed_leader_epoch, committed_metadata), at
 
 
@@ -125,7 +125,7 @@ def _read_OffsetCommitRequestTopic(view: memoryview, at: int, version: int, budg
         item, at = _read_OffsetCommitRequestPartition(view, at, version, budget)
         items.append(item)
     if version >= 8:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetCommitRequestTopic(name, topic_id, partitions), at
 
 
@@ -165,7 +165,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         item, at = _read_OffsetCommitRequestTopic(view, at, version, budget)
         items.append(item)
     if version >= 8:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(group_id, generation_id_or_member_epoch, member_id, group_instance_id, retention_time_ms, topics), at
 
 
@@ -188,7 +188,7 @@ def _read_OffsetCommitResponsePartition(view: memoryview, at: int, version: int,
     partition_index, error_code = R_ih(view, at)
     at += 6
     if version >= 8:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetCommitResponsePartition(partition_index, error_code), at
 
 
@@ -218,7 +218,7 @@ def _read_OffsetCommitResponseTopic(view: memoryview, at: int, version: int, bud
         item, at = _read_OffsetCommitResponsePartition(view, at, version, budget)
         items.append(item)
     if version >= 8:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetCommitResponseTopic(name, topic_id, partitions), at
 
 
@@ -249,7 +249,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         item, at = _read_OffsetCommitResponseTopic(view, at, version, budget)
         items.append(item)
     if version >= 8:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, topics), at
 
 

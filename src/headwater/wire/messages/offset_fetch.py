@@ -130,7 +130,7 @@ def _read_OffsetFetchRequestTopic(view: memoryview, at: int, version: int, budge
     partition_indexes = fixed_items(view, at, "i", number)
     at += 4 * number
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetFetchRequestTopic(name, partition_indexes), at
 
 
@@ -157,7 +157,7 @@ def _read_OffsetFetchRequestTopics(view: memoryview, at: int, version: int, budg
     number, at = compact_count(view, at, 4, budget)
     partition_indexes = fixed_items(view, at, "i", number)
     at += 4 * number
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetFetchRequestTopics(name, topic_id, partition_indexes), at
 
 
@@ -192,7 +192,7 @@ def _read_OffsetFetchRequestGroup(view: memoryview, at: int, version: int, budge
         for _ in range(number):
             item, at = _read_OffsetFetchRequestTopics(view, at, version, budget)
             items.append(item)
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetFetchRequestGroup(group_id, member_id, member_epoch, topics), at
 
 
@@ -240,7 +240,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         require_stable = False
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(group_id, topics, groups, require_stable), at
 
 
@@ -273,7 +273,7 @@ def _read_OffsetFetchResponsePartition(view: memoryview, at: int, version: int, 
     error_code, = R_h(view, at)
     at += 2
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetFetchResponsePartition(partition_index, committed_offset, committed_leader_epoch, metadata, error_code), at
 
 
@@ -298,7 +298,7 @@ def _read_OffsetFetchResponseTopic(view: memoryview, at: int, version: int, budg
         item, at = _read_OffsetFetchResponsePartition(view, at, version, budget)
         items.append(item)
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetFetchResponseTopic(name, partitions), at
 
 
@@ -318,7 +318,7 @@ def _read_OffsetFetchResponsePartitions(view: memoryview, at: int, version: int,
     metadata, at = compact_nullable_string(view, at)
     error_code, = R_h(view, at)
     at += 2
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetFetchResponsePartitions(partition_index, committed_offset, committed_leader_epoch, metadata, error_code), at
 
 
@@ -348,7 +348,7 @@ def _read_OffsetFetchResponseTopics(view: memoryview, at: int, version: int, bud
     for _ in range(number):
         item, at = _read_OffsetFetchResponsePartitions(view, at, version, budget)
         items.append(item)
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetFetchResponseTopics(name, topic_id, partitions), at
 
 
@@ -375,7 +375,7 @@ def _read_OffsetFetchResponseGroup(view: memoryview, at: int, version: int, budg
         items.append(item)
     error_code, = R_h(view, at)
     at += 2
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetFetchResponseGroup(group_id, topics, error_code), at
 
 
@@ -420,7 +420,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
     else:
         groups = []
     if version >= 6:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, topics, error_code, groups), at
 
 

@@ -75,7 +75,7 @@ def _read_OffsetForLeaderPartition(view: memoryview, at: int, version: int, budg
     partition, current_leader_epoch, leader_epoch = R_iii(view, at)
     at += 12
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetForLeaderPartition(partition, current_leader_epoch, leader_epoch), at
 
 
@@ -96,7 +96,7 @@ def _read_OffsetForLeaderTopic(view: memoryview, at: int, version: int, budget: 
         item, at = _read_OffsetForLeaderPartition(view, at, version, budget)
         items.append(item)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetForLeaderTopic(topic, partitions), at
 
 
@@ -124,7 +124,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         item, at = _read_OffsetForLeaderTopic(view, at, version, budget)
         items.append(item)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(replica_id, topics), at
 
 
@@ -142,7 +142,7 @@ def _read_EpochEndOffset(view: memoryview, at: int, version: int, budget: list[i
     error_code, partition, leader_epoch, end_offset = R_hiiq(view, at)
     at += 18
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return EpochEndOffset(error_code, partition, leader_epoch, end_offset), at
 
 
@@ -163,7 +163,7 @@ def _read_OffsetForLeaderTopicResult(view: memoryview, at: int, version: int, bu
         item, at = _read_EpochEndOffset(view, at, version, budget)
         items.append(item)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return OffsetForLeaderTopicResult(topic, partitions), at
 
 
@@ -188,7 +188,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         item, at = _read_OffsetForLeaderTopicResult(view, at, version, budget)
         items.append(item)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, topics), at
 
 

@@ -9,7 +9,7 @@ from headwater.wire.fields import (
     EMPTY, Message, NO_ID, Part, READ_ERRORS, Struct, broken, compact_count, compact_nullable_records,
     compact_nullable_string, compact_string, count, not_served, nullable_records, nullable_string, put_compact_count,
     put_compact_nullable_records, put_compact_nullable_string, put_compact_string, put_count, put_nullable_records,
-    put_nullable_string, put_string, put_tags, skip_tags, string, tag_ends, tag_header, trailing, uvarint,
+    put_nullable_string, put_string, put_tags, skip_tags, string, tag_count, tag_ends, tag_header, trailing,
 )
 
 KEY, LOW, HIGH, FLEXIBLE_FROM = 0, 3, 13, 9
@@ -119,7 +119,7 @@ def _read_PartitionProduceData(view: memoryview, at: int, version: int, budget: 
     at += 4
     records, at = (compact_nullable_records if version >= 9 else nullable_records)(view, at)
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return PartitionProduceData(index, records), at
 
 
@@ -151,7 +151,7 @@ def _read_TopicProduceData(view: memoryview, at: int, version: int, budget: list
         item, at = _read_PartitionProduceData(view, at, version, budget)
         items.append(item)
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return TopicProduceData(name, topic_id, partition_data), at
 
 
@@ -182,7 +182,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         item, at = _read_TopicProduceData(view, at, version, budget)
         items.append(item)
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(transactional_id, acks, timeout_ms, topic_data), at
 
 
@@ -203,7 +203,7 @@ def _read_BatchIndexAndErrorMessage(view: memoryview, at: int, version: int, bud
     at += 4
     batch_index_error_message, at = (compact_nullable_string if version >= 9 else nullable_string)(view, at)
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return BatchIndexAndErrorMessage(batch_index, batch_index_error_message), at
 
 
@@ -217,7 +217,7 @@ def _write_BatchIndexAndErrorMessage(out: bytearray, m: Any, version: int) -> No
 def _read_LeaderIdAndEpoch(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[LeaderIdAndEpoch, int]:
     leader_id, leader_epoch = R_ii(view, at)
     at += 8
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return LeaderIdAndEpoch(leader_id, leader_epoch), at
 
 
@@ -250,7 +250,7 @@ def _read_PartitionProduceResponse(view: memoryview, at: int, version: int, budg
         error_message = None
     current_leader: LeaderIdAndEpoch | None = None
     if version >= 9:
-        number_of_tags, at = uvarint(view, at)
+        number_of_tags, at = tag_count(view, at, budget)
         for _ in range(number_of_tags):
             tag, at, end = tag_header(view, at)
             if tag == 0 and version >= 10:
@@ -299,7 +299,7 @@ def _read_TopicProduceResponse(view: memoryview, at: int, version: int, budget: 
         item, at = _read_PartitionProduceResponse(view, at, version, budget)
         items.append(item)
     if version >= 9:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return TopicProduceResponse(name, topic_id, partition_responses), at
 
 
@@ -323,7 +323,7 @@ def _read_NodeEndpoint(view: memoryview, at: int, version: int, budget: list[int
     port, = R_i(view, at)
     at += 4
     rack, at = compact_nullable_string(view, at)
-    at = skip_tags(view, at) if view[at] else at + 1
+    at = skip_tags(view, at, budget) if view[at] else at + 1
     return NodeEndpoint(node_id, host, port, rack), at
 
 
@@ -348,7 +348,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
     at += 4
     node_endpoints: list[NodeEndpoint] = []
     if version >= 9:
-        number_of_tags, at = uvarint(view, at)
+        number_of_tags, at = tag_count(view, at, budget)
         for _ in range(number_of_tags):
             tag, at, end = tag_header(view, at)
             if tag == 0 and version >= 10:

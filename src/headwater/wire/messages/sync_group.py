@@ -56,7 +56,7 @@ def _read_SyncGroupRequestAssignment(view: memoryview, at: int, version: int, bu
     member_id, at = (compact_string if version >= 4 else string)(view, at)
     assignment, at = (compact_blob if version >= 4 else blob)(view, at)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return SyncGroupRequestAssignment(member_id, assignment), at
 
 
@@ -94,7 +94,7 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
         item, at = _read_SyncGroupRequestAssignment(view, at, version, budget)
         items.append(item)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Request(group_id, generation_id, member_id, group_instance_id, protocol_type, protocol_name, assignments), at
 
 
@@ -132,7 +132,7 @@ def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -
         protocol_name = None
     assignment, at = (compact_blob if version >= 4 else blob)(view, at)
     if version >= 4:
-        at = skip_tags(view, at) if view[at] else at + 1
+        at = skip_tags(view, at, budget) if view[at] else at + 1
     return Response(throttle_time_ms, error_code, protocol_type, protocol_name, assignment), at
 
 
