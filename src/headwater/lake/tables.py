@@ -67,8 +67,9 @@ FACTS = (
 VALUE = Column(name="_value", type=BinaryType(), required=False)
 
 _OWNER = "headwater.dead-letters-of"
+_NO_RETRY = {"commit.retry.num-retries": "0"}  # pyiceberg's own retry re-bases blindly: two drivers would both land
 _PROPERTIES = {
-    "commit.retry.num-retries": "0",  # pyiceberg's own retry re-bases blindly: two drivers would both land
+    **_NO_RETRY,
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
     "commit.manifest.target-size-bytes": str(1024**2),  # bounds what one merge reads and writes: some 5,000 files
@@ -200,8 +201,7 @@ def _ensure(catalog: Any, name: str, columns: tuple[Column, ...], properties: di
 def _adopted(table: Any) -> Any:
     """Sets the properties that exactly-once rests on, on a table that others made."""
     missing = {name: text for name, text in _PROPERTIES.items() if name not in table.properties}
-    if table.properties.get("commit.retry.num-retries") != "0":
-        missing["commit.retry.num-retries"] = "0"
+    missing |= {name: text for name, text in _NO_RETRY.items() if table.properties.get(name) != text}
     if missing:
         with table.transaction() as change:
             change.set_properties(missing)
