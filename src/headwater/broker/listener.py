@@ -13,6 +13,7 @@ from headwater.errors import CannotListen, InvalidSetting
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
+PORT_MAX = 65_535
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -25,6 +26,8 @@ class Listener:
     def bind(self) -> tuple[str, int]:
         """Takes the address; connections wait in the kernel until `open`."""
         settings = self._settings
+        if settings.port > PORT_MAX:  # the resolver would take it modulo 65536
+            raise InvalidSetting(f"--port {settings.port}: ports end at {PORT_MAX}, choose one below, or 0 for any")
         family, address = _resolve(settings.host, settings.port)
         if not settings.insecure and not ipaddress.ip_address(address[0]).is_loopback:
             raise CannotListen(

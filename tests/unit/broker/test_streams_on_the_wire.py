@@ -227,7 +227,7 @@ def test_configs_are_described_with_their_sources(raw, version):
 
 
 def test_only_the_configs_that_were_asked_for_are_described(raw, stream):
-    """By name."""
+    """And without documentation nobody asked for."""
     module = codec("describe_configs")
     resource = module.DescribeConfigsResource(
         resource_type=2, resource_name=stream, configuration_keys=["segment.bytes"]
