@@ -98,7 +98,7 @@ def test_data_of_a_newer_version(data: Codec):
     assert data.read(raw + b"more") == data.read(raw)
 
 
-@pytest.mark.parametrize("codec", codecs(), ids=str)
+@pytest.mark.parametrize("codec", ALL, ids=str)
 def test_versions_that_are_not_served(codec: Codec):
     """A version beyond the served ones is refused in both directions, not guessed."""
     for version in (-1, 99):

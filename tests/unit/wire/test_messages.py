@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,20 @@ def test_generated_files_are_what_the_generator_writes():
     """The checked-in codecs are what the definitions say, and nothing else lies beside them."""
     there = {path.name: path.read_text() for path in generate_wire.OUT.glob("*.py")}
     assert there == generate_wire.generated()
+
+
+def test_the_generator_writes_and_compares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """`make wire` writes what lacks and removes what is no longer an API; `--check` names what differs."""
+    assert generate_wire.main(["--check"]) == 0
+    monkeypatch.setattr(generate_wire, "OUT", tmp_path)
+    (tmp_path / "gone.py").write_text("")
+    assert generate_wire.main(["--check"]) == 1
+    assert "gone.py is not what" in capsys.readouterr().out
+    assert generate_wire.main([]) == 0
+    assert not (tmp_path / "gone.py").exists()
+    assert generate_wire.main(["--check"]) == 0
 
 
 def test_the_broker_serves_what_is_generated():
