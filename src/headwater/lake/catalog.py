@@ -24,16 +24,19 @@ FILE_IO = "headwater.lake.durable.DurableFileIO"
 T = TypeVar("T")
 
 
-def open_catalog(properties: Mapping[str, str], directory: str | Path) -> Any:
+def open_catalog(properties: Mapping[str, str], directory: str | Path, *, create: bool = True) -> Any:
     """The catalog that `properties` describe; without `uri` and `type`, SQLite under `<directory>/lake`.
 
-    Safe to call in several processes at once.
+    `create=False` is for those who only read: where nothing has landed they are told so, and nothing is made. Safe to
+    call in several processes at once.
     """
     from pyiceberg.catalog import load_catalog
 
     said = {name: str(value) for name, value in properties.items()}
     if "uri" not in said and "type" not in said:
         lake = Path(directory).resolve() / "lake"
+        if not create and not (lake / "catalog.db").exists():
+            raise TableNotFound(f"nothing has landed under {lake.parent}: headwater run lands streams in tables")
         make_directories(lake / "warehouse")
         busy = config.CATALOG_BUSY_SECONDS
         said = {

@@ -160,6 +160,15 @@ def test_catalog_properties_pass_through(tmp_path):
     assert not (tmp_path / "lake").exists()
 
 
+def test_readers_make_nothing(tmp_path):
+    """Who only reads is told that nothing has landed, and leaves no empty catalog behind."""
+    with pytest.raises(TableNotFound, match="nothing has landed under"):
+        open_catalog({}, tmp_path / "none", create=False)
+    assert not (tmp_path / "none").exists()
+    Lake(tmp_path, small())
+    assert open_catalog({}, tmp_path, create=False).list_tables("headwater")
+
+
 @pytest.mark.parametrize("name", ["with space", "hash#1", "per%20cent", "größe"])
 def test_any_directory_will_do(tmp_path, name):
     """A directory with a name that is no URI holds tables like any other."""
