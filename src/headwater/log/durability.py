@@ -149,7 +149,7 @@ class Durability:
         state = self._state
         with state.lock:
             self._queued = False
-            if state.failed is not None or state.written.offset == state.durable:
+            if state.failed is not None or state.written == state.flushed:
                 return
             target, segments, names = state.written, state.unflushed, state.unflushed_names
             state.unflushed, state.unflushed_names = [], ()

@@ -128,7 +128,9 @@ class Writing:
         state = self._state
         state.files.make_directory(state.place.directory)
         state.checkpoint = Checkpoint.create(state.files, state.place, state.epoch, state.end)
-        state.segments = (self._new_segment(state.end),)
+        segment = self._new_segment(state.end)
+        state.segments = (segment,)
+        state.written = state.flushed = Reached(state.end, segment, 0)
 
     def _roll(self, offset: int) -> None:
         state = self._state
@@ -136,6 +138,7 @@ class Writing:
         reach("mid-roll")
         state.segments[-1].end_offset = offset
         state.segments = (*state.segments, segment)
+        state.written = Reached(offset, segment, 0)
         if state.place.directory not in state.unflushed_names:
             state.unflushed_names = (state.place.directory, *state.unflushed_names)
 

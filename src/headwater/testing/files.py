@@ -7,6 +7,7 @@ without a name on any disk, so `sendfile` works on them.
     disk.fail_flush(2)               # the second flush from now fails, and drops what it should have made durable
     disk.fail_write(1, "short")      # the next write stops half-way
     disk.space_bytes = 100           # room for so many more bytes; then the disk is full
+    disk.changes_left = 7            # after seven more changes the power goes
     disk = disk.crash(Random(seed))  # the power goes: what is left, on a new disk; the old one is dead
 """
 
@@ -93,6 +94,7 @@ class FaultyFiles:
 
     def __init__(self) -> None:
         self.space_bytes: int | None = None  # None: endless
+        self.changes_left: int | None = None  # after so many more changes the power goes; None: it stays
         self.write_count = self.flush_count = 0
         self.dead = False
         self.lock = threading.RLock()
@@ -148,6 +150,7 @@ class FaultyFiles:
             if node is None:
                 if path in self._tree or not create or _parent(path) not in self._tree:
                     raise StorageFailed(f"could not open {path}: it is no file")
+                self.must_live_through_a_change()
                 self._must_have_room(0)
                 node = _Node()
                 self._change(_parent(path), {path: node}, ())
@@ -160,7 +163,7 @@ class FaultyFiles:
 
     def make_directory(self, path: str) -> None:
         with self.lock:
-            self.must_live()
+            self.must_live_through_a_change()
             parts = path.split("/")
             for depth in range(1, len(parts) + 1):
                 part = "/".join(parts[:depth])
@@ -172,14 +175,14 @@ class FaultyFiles:
 
     def rename(self, source: str, target: str) -> None:
         with self.lock:
-            self.must_live()
+            self.must_live_through_a_change()
             if source not in self._tree or _parent(target) not in self._tree:
                 raise StorageFailed(f"could not rename {source}: it is not there")
             self._change(_parent(target), {target: self._tree[source]}, (source,))
 
     def delete(self, path: str) -> None:
         with self.lock:
-            self.must_live()
+            self.must_live_through_a_change()
             if path in self._tree:
                 if self._tree[path] is None and self.names(path):
                     raise StorageFailed(f"could not delete {path}: the directory is not empty")
@@ -187,7 +190,7 @@ class FaultyFiles:
 
     def flush_directory(self, path: str) -> None:
         with self.lock:
-            self.must_live()
+            self.must_live_through_a_change()
             if path not in self._tree:
                 raise StorageFailed(f"could not flush the directory {path}: it is not there")
             for directory, added, removed in self._changes:
@@ -200,6 +203,13 @@ class FaultyFiles:
     def must_live(self) -> None:
         if self.dead:
             raise StorageFailed("the power is off")
+
+    def must_live_through_a_change(self) -> None:
+        self.must_live()
+        if self.changes_left is not None:
+            self.dead = self.changes_left == 0
+            self.must_live()
+            self.changes_left -= 1
 
     def room_for_write(self, length: int) -> int:
         """How much of the next write gets through."""
@@ -241,7 +251,7 @@ class _FaultyFile:
 
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         with self._disk.lock:
-            self._disk.must_live()
+            self._disk.must_live_through_a_change()
             data = b"".join(buffers)
             data = data[: self._disk.room_for_write(len(data))]
             self._node.unflushed.append((position, data))
@@ -249,7 +259,7 @@ class _FaultyFile:
 
     def flush(self) -> None:
         with self._disk.lock:
-            self._disk.must_live()
+            self._disk.must_live_through_a_change()
             unflushed, self._node.unflushed = self._node.unflushed, []
             if self._disk.flush_fails():
                 raise StorageFailed("could not flush (the disk failed, as it was told to)")
@@ -260,7 +270,7 @@ class _FaultyFile:
 
     def cut(self, size: int) -> None:
         with self._disk.lock:
-            self._disk.must_live()
+            self._disk.must_live_through_a_change()
             self._node.unflushed.append((size, None))
             self._file.cut(size)
 
