@@ -129,7 +129,7 @@ def compact_nullable_string(view: memoryview, at: int) -> tuple[str | None, int]
     if not size:
         return None, at
     end = at + size - 1
-    if end > len(view) or size > TEXT_BYTES_MAX:
+    if end > len(view) or size > TEXT_BYTES_MAX + 1:
         raise _too_long("a string", size - 1, len(view) - at)
     return str(view[at:end], "utf-8"), end
 

@@ -306,8 +306,6 @@ def decode_request(view: memoryview, version: int) -> Request:
         m, at = _read_Request(view, 0, version, [ARRAY_ITEMS_MAX])
     except READ_ERRORS as error:
         raise broken("create_topics request", error) from None
-    if at != len(view):
-        raise trailing("create_topics request", len(view) - at)
     return m
 
 

@@ -176,8 +176,6 @@ def decode_request(view: memoryview, version: int) -> Request:
         m, at = _read_Request(view, 0, version, [ARRAY_ITEMS_MAX])
     except READ_ERRORS as error:
         raise broken("delete_topics request", error) from None
-    if at != len(view):
-        raise trailing("delete_topics request", len(view) - at)
     return m
 
 

@@ -108,8 +108,6 @@ def decode_request(view: memoryview, version: int) -> Request:
         m, at = _read_Request(view, 0, version, [ARRAY_ITEMS_MAX])
     except READ_ERRORS as error:
         raise broken("init_producer_id request", error) from None
-    if at != len(view):
-        raise trailing("init_producer_id request", len(view) - at)
     return m
 
 

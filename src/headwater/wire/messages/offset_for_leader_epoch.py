@@ -208,8 +208,6 @@ def decode_request(view: memoryview, version: int) -> Request:
         m, at = _read_Request(view, 0, version, [ARRAY_ITEMS_MAX])
     except READ_ERRORS as error:
         raise broken("offset_for_leader_epoch request", error) from None
-    if at != len(view):
-        raise trailing("offset_for_leader_epoch request", len(view) - at)
     return m
 
 

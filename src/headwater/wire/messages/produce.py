@@ -386,8 +386,6 @@ def decode_request(view: memoryview, version: int) -> Request:
         m, at = _read_Request(view, 0, version, [ARRAY_ITEMS_MAX])
     except READ_ERRORS as error:
         raise broken("produce request", error) from None
-    if at != len(view):
-        raise trailing("produce request", len(view) - at)
     return m
 
 
