@@ -44,6 +44,15 @@ def test_headers_with_unknown_tags():
     assert parse_request_header(memoryview(raw), FLEXIBLE_FROM) == (1, 12, 5, None, len(raw) - 4)
 
 
+def test_headers_with_tags_that_lie():
+    """Tags in a header that are longer than the frame, or too many to be meant, are refused."""
+    head = b"\0\1\0\x0c\0\0\0\5\xff\xff"
+    with pytest.raises(ProtocolError, match="tagged field"):
+        parse_request_header(memoryview(head + b"\1\1\x7fabc"), FLEXIBLE_FROM)
+    with pytest.raises(ProtocolError, match="tagged fields"):
+        parse_request_header(memoryview(head + b"\x65" + b"\1\0" * 101), FLEXIBLE_FROM)
+
+
 def test_an_api_that_is_not_served():
     """A header of an unknown key is read as far as all headers are alike."""
     raw = b"\0\x63\0\1\0\0\0\5\0\1a\1\1"
