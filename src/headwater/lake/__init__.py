@@ -25,13 +25,20 @@ Landing a stream takes four steps, each a function here, so that any engine can 
 (somebody rolled the table back) raise `LandingRefused`, which says how to choose.
 """
 
-from headwater.lake.catalog import open_catalog
-from headwater.lake.commit import Committed, commit, move, settle
-from headwater.lake.files import Written, write_range
-from headwater.lake.judge import Judge, Polled
-from headwater.lake.sql import Answer, sql
-from headwater.lake.tables import Target, ensure_targets
-from headwater.lake.token import Advance, Landed, Place, landed
+from headwater.errors import NotInstalled
+
+try:
+    from headwater.lake.catalog import open_catalog
+    from headwater.lake.commit import Committed, commit, move, settle
+    from headwater.lake.files import Written, write_range
+    from headwater.lake.judge import Judge, Polled
+    from headwater.lake.sql import Answer, sql
+    from headwater.lake.tables import Target, ensure_targets
+    from headwater.lake.token import Advance, Landed, Place, landed
+except ModuleNotFoundError as missing:
+    if (missing.name or "").partition(".")[0] not in {"pyarrow", "pyiceberg", "sqlalchemy"}:
+        raise
+    raise NotInstalled(f"tables need {missing.name}, which comes with: pip install 'headwater[spark]'") from missing
 
 __all__ = [
     "Advance",

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -158,6 +160,16 @@ def test_catalog_properties_pass_through(tmp_path):
     assert (tmp_path / "mine.db").exists()
     assert list((tmp_path / "elsewhere").rglob("*.metadata.json"))
     assert not (tmp_path / "lake").exists()
+
+
+@pytest.mark.parametrize("missing", ["pyiceberg", "pyarrow"])
+def test_a_missing_extra_is_named(missing):
+    """Without the extra, the import of the room is one error that names the command."""
+    code = f"import sys; sys.modules[{missing!r}] = None\nimport headwater.lake"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    said = f"headwater.errors.NotInstalled: tables need {missing}"
+    assert done.stderr.splitlines()[-1].startswith(said)
+    assert "pip install 'headwater[spark]'" in done.stderr
 
 
 def test_readers_make_nothing(tmp_path):
