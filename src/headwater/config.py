@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Self
 
 from headwater.errors import InvalidSetting
@@ -76,6 +77,24 @@ class Settings:
         return cls(**chosen)
 
 
+def settings_file(file: Path = Path("headwater.toml")) -> dict[str, Any]:
+    """What headwater.toml says; nothing when there is none."""
+    import tomllib  # the broker without such a file need not wait for it
+
+    try:
+        return tomllib.loads(file.read_text()) if file.exists() else {}
+    except (OSError, ValueError) as why:
+        raise InvalidSetting(f"{file} cannot be read ({why}): correct it, or move it away") from None
+
+
+def catalog_properties(toml: Mapping[str, Any]) -> dict[str, str]:
+    """`[catalog]` of headwater.toml: pyiceberg's own keys, passed through."""
+    said = toml.get("catalog", {})
+    if not isinstance(said, Mapping):
+        raise InvalidSetting(f"headwater.toml: [catalog] is a table of pyiceberg's properties, not {said!r}")
+    return {str(name): str(value) for name, value in said.items()}
+
+
 def _parse(name: str, raw: Any, kind: type, source: str) -> Any:
     try:
         if kind is bool and isinstance(raw, str):
@@ -104,7 +123,9 @@ CHECKPOINT_BYTES = 8 * 1024**2  # of one partition's log between two checkpoints
 VERIFIED_PER_READ_BYTES = 1024**2  # a read checks no more old bytes than these: a cold reader must not stop the others
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux and macOS: buffers in one writev
 SEGMENTS_OPEN_MAX = 16  # sealed segments of one partition that are kept open: a descriptor and an index each
-PRODUCERS_MAX = 10_000  # remembered per partition; beyond it those that wrote longest ago are forgotten, as Kafka does by age
+PRODUCERS_MAX = (
+    10_000  # remembered per partition; beyond it those that wrote longest ago are forgotten, as Kafka does by age
+)
 POSITIONS_REMEMBERED = 64  # where the last reads ended, per partition: most reads begin there
 SEGMENT_BYTES_MAX = 2**31 - 1  # positions in a segment are 31 bits wide, as Kafka's are
 PRODUCER_IDS_PER_GRANT = 1000  # meta.db is written once per this many; a crash wastes the rest
