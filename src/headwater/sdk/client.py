@@ -116,6 +116,12 @@ class Client:
         if self._embedded is not None:
             await self._embedded.close()
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a Kafka client needs to reach this server: for reads that belong to no group."""
+        self._open()
+        return {**self._kafka, "bootstrap.servers": self.address}
+
     # --- streams -----------------------------------------------------------------------------
 
     @overload

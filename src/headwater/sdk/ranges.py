@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -50,6 +50,7 @@ _END = KafkaError._PARTITION_EOF  # noqa: SLF001  the library's own codes begin 
 _NO_LEADERS = KafkaError._NOENT  # noqa: SLF001  what list_offsets says of a stream that is not there
 
 _WORD = 2**64 - 1
+_FAR = 2**63 - 1  # no offset is beyond it
 _EARLIEST, _LATEST = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
@@ -123,6 +124,27 @@ def read_range(
         consumer.close()
 
 
+def follow_from(
+    client: Client, stream: str, starts: Mapping[int, int]
+) -> Generator[tuple[int, Sequence[Polled]], None, None]:
+    """Records as they are published, from these offsets on: (partition, records), and an empty list when it is quiet.
+
+    Ends only when it is closed, or by an error.
+    """
+    consumer = _consumer(client, {"auto.offset.reset": "error"})
+    try:
+        consumer.assign([_at(stream, partition, start, -1) for partition, start in starts.items()])
+        while True:
+            polled: dict[int, list[Polled]] = {}
+            for message in _some(consumer):
+                partition = message.partition()
+                assert partition is not None  # every record and every error of a partition has one
+                _take(message, polled.setdefault(partition, []), 0, _FAR)
+            yield from polled.items() or [(0, ())]
+    finally:
+        consumer.close()
+
+
 def probe(client: Client, stream: str, partition: int, end: int, epoch: int) -> Standing:
     """Whether the log still holds, up to `end`, what was read when its last record there had `epoch` (KIP-320).
 
@@ -149,18 +171,19 @@ def probe(client: Client, stream: str, partition: int, end: int, epoch: int) -> 
 class RangeAdmin:
     """What a server says of its streams, and is told of a group's cursors. One connection, kept."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, answer_seconds: float = RANGE_ANSWER_SECONDS) -> None:
+        self._seconds = answer_seconds
         self._admin = AdminClient(client_options(client["bootstrap.servers"], client))
 
     def streams(self, names: Sequence[str]) -> dict[str, StreamFacts]:
         """The streams of these names that exist."""
         if not names:
             return {}
-        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=RANGE_ANSWER_SECONDS)
+        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=self._seconds)
         found: dict[str, StreamFacts] = {}
         for name, answer in answers.items():
             try:
-                described = _answer(answer, f"look for stream {name!r}")
+                described = self._answer(answer, f"look for stream {name!r}")
             except StreamNotFound:
                 continue
             found[name] = self._facts(name, described)
@@ -185,10 +208,10 @@ class RangeAdmin:
             return False
         positions = [_at(stream, partition, one.offset, one.epoch) for partition, one in cursors.items()]
         asked = self._admin.alter_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, positions)], request_timeout=RANGE_ANSWER_SECONDS
+            [ConsumerGroupTopicPartitions(group, positions)], request_timeout=self._seconds
         )
         for answer in asked.values():
-            for one in _answer(answer, f"commit the cursors of {group}").topic_partitions:
+            for one in self._answer(answer, f"commit the cursors of {group}").topic_partitions:
                 if one.error is not None:
                     raise _mapped(one.error, f"commit the cursor of {group} in {one.topic}/{one.partition}")
         return True
@@ -199,9 +222,7 @@ class RangeAdmin:
         if high or low:
             text = f"{high & _WORD:016x}{low & _WORD:016x}"
             return StreamFacts(name=name, stream_id=text, partitions=len(described.partitions))
-        cluster = _answer(
-            self._admin.describe_cluster(request_timeout=RANGE_ANSWER_SECONDS), "ask for the cluster's id"
-        )
+        cluster = _answer(self._admin.describe_cluster(request_timeout=self._seconds), "ask for the cluster's id")
         hashed = hashlib.sha256(f"{cluster.cluster_id}\0{name}".encode()).hexdigest()[:32]
         return StreamFacts(name=name, stream_id=hashed, partitions=len(described.partitions), id_is_known=False)
 
@@ -210,7 +231,7 @@ class RangeAdmin:
             return {}
         wanted = {TopicPartition(stream, partition): spec for stream, partition in places}
         answers = self._admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=RANGE_ANSWER_SECONDS
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._seconds
         )
         return {
             (place.topic, place.partition): _answer(
@@ -218,6 +239,14 @@ class RangeAdmin:
             ).offset
             for place, answer in answers.items()
         }
+
+    def _answer(self, answer: Future[R], doing: str) -> R:
+        try:
+            return answer.result(self._seconds + 1)
+        except KafkaException as error:
+            raise _mapped(error.args[0], doing) from None
+        except FutureTimeout:
+            raise unreachable(doing, f"no answer within {self._seconds:g} s") from None
 
 
 def _consumer(client: Client, ours: Mapping[str, Any]) -> Consumer:
@@ -241,11 +270,17 @@ def _at(stream: str, partition: int, offset: int, epoch: int) -> TopicPartition:
     return TopicPartition(stream, partition, offset, leader_epoch=epoch)
 
 
-def _consume(consumer: Consumer, most: int) -> list[Message]:
+def _consume(consumer: Consumer, most: int, seconds: float = RANGE_CONSUME_SECONDS) -> list[Message]:
     try:
-        return consumer.consume(most, RANGE_CONSUME_SECONDS)
+        return consumer.consume(most, seconds)
     except KafkaException as error:
         raise _mapped(error.args[0], "read a range") from None
+
+
+def _some(consumer: Consumer) -> list[Message]:
+    """What is there now, without waiting for more; the first of it is waited for."""
+    first = _consume(consumer, 1)
+    return first + _consume(consumer, RANGE_CHUNK_RECORDS, 0) if first else []
 
 
 def _take(message: Message, polled: list[Polled], position: int, end: int) -> int:
@@ -294,7 +329,7 @@ def _gap_or_gone(client: Client, stream: str, partition: int, end: int) -> Stand
 def _stalled(client: Client, stream: str, partition: int, position: int, end: int, seconds: float) -> HeadwaterError:
     """Why nothing came: asks the server, since librdkafka does not say."""
     place = (stream, partition)
-    facts = RangeAdmin(client)
+    facts = RangeAdmin(client, min(RANGE_ANSWER_SECONDS, max(1.0, seconds)))
     there = facts.streams([stream]).get(stream)
     if there is None or partition >= there.partitions:
         return StreamNotFound(f"{stream}/{partition} is not there any more: it was deleted while it was read")
@@ -304,15 +339,6 @@ def _stalled(client: Client, stream: str, partition: int, position: int, end: in
     return ConnectionFailed(
         f"{stream}/{partition} gave no record from offset {position} for {seconds:g} s, and has records up to {log_end}"
     )
-
-
-def _answer(answer: Future[R], doing: str) -> R:
-    try:
-        return answer.result(RANGE_ANSWER_SECONDS + 1)
-    except KafkaException as error:
-        raise _mapped(error.args[0], doing) from None
-    except FutureTimeout:
-        raise unreachable(doing, f"no answer within {RANGE_ANSWER_SECONDS:g} s") from None
 
 
 def _mapped(error: KafkaError, doing: str, stream: str = "") -> HeadwaterError:

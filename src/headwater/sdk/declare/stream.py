@@ -9,20 +9,21 @@ frozen nor slotted: on Python 3.11 such a generic class loses `__orig_class__`, 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast
 
 from typing_extensions import TypeVar
 
 from headwater.errors import InvalidOption
-from headwater.model import Receipt, StreamName, stream_name
+from headwater.model import Receipt, Record, StreamName, stream_name
 from headwater.sdk.declare.options import StreamConfig, StreamOptions, joined, spelled
 from headwater.sdk.declare.outgoing import HeadersLike, Outgoing
 from headwater.sdk.declare.table import Table, brackets, model_of
 from headwater.sdk.opened import the_client
 
 if TYPE_CHECKING:
+    from headwater.sdk.browse import BrowseStart
     from headwater.sdk.client import Client
     from headwater.sdk.describe import StreamDescription
     from headwater.sdk.group import Group
@@ -123,6 +124,15 @@ class Stream(Generic[T]):
         from headwater.sdk.group import Group
 
         return Group(self, name)
+
+    def records(self, *, start: BrowseStart = "beginning", follow: bool = False) -> AsyncIterator[Record[T]]:
+        """Reads without a group: what is there now, by partition and offset; with `follow`, also what comes.
+
+        No cursor moves. Cancelling loses nothing.
+        """
+        from headwater.sdk.browse import browse
+
+        return browse(self.client.options, self.name, self.model, start=start, follow=follow)
 
     def __repr__(self) -> str:
         said = spelled(cast("dict[str, Any]", self.options))

@@ -1,0 +1,21 @@
+"""`headwater demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    directory: Annotated[Path, typer.Option("--dir", help="Where to play; emptied first if a demo was there.")] = Path(
+        "headwater-demo"
+    ),
+) -> None:
+    """Play the main job end to end, with a broker and a Spark driver killed on the way; takes about a minute."""
+    from rich.console import Console
+
+    from headwater.cli.demo import play
+
+    play(directory.resolve(), Console())

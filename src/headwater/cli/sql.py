@@ -1,0 +1,51 @@
+"""`headwater sql`: one query over the landed tables, a table for people or JSON lines for programs."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.options import Data, Json, emit
+from headwater.config import Settings, catalog_properties, settings_file
+
+ROWS_SHOWN_MAX = 1000  # on a terminal; beyond it nobody reads, and --json has them all
+
+
+def sql(
+    query: Annotated[
+        str, typer.Argument(help='Such as "select count(*) from orders"; tables by name or namespace.name.')
+    ],
+    data: Data = None,
+    json_lines: Json = False,
+) -> None:
+    """Ask the landed tables. Needs no broker: tables are read where they lie."""
+    from headwater.lake import open_catalog, sql as ask
+
+    toml = settings_file()
+    home = Settings.resolve({"data": data}, os.environ, toml).data
+    answer = ask(open_catalog(catalog_properties(toml), home), query)
+    if json_lines:
+        for values in answer.rows:
+            emit(dict(zip(answer.columns, values, strict=True)))
+        return
+    _show(answer)
+
+
+def _show(answer: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table()
+    for name in answer.columns:
+        shown.add_column(name)
+    count = 0
+    for values in answer.rows:
+        count += 1
+        if count <= ROWS_SHOWN_MAX:
+            shown.add_row(*("" if value is None else str(value) for value in values))
+    console = Console()
+    console.print(shown)
+    if count > ROWS_SHOWN_MAX:
+        console.print(f"{count} found, the first {ROWS_SHOWN_MAX} shown: --json prints them all")
