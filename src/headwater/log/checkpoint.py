@@ -76,8 +76,8 @@ class Checkpoint:
         except StorageFailed:
             return None, Noted()
         if unpack_header(raw[:HEADER_BYTES], CHECKPOINT, place, 0, place.checkpoint_path) is None:
-            return None, Noted(durable=0 if not raw.strip(b"\0") else EVERYTHING)
-        sequence, noted = -1, Noted(durable=EVERYTHING if raw[SECTOR_BYTES:].strip(b"\0") else 0)
+            return None, Noted(durable=_blank_or(raw[:HEADER_BYTES]))
+        sequence, noted = -1, Noted(durable=_blank_or(raw[SECTOR_BYTES:]))
         for at in _SLOTS:
             found = _unpack(raw[at : at + SLOT_BYTES])
             if found is not None and found[0] > sequence:
@@ -91,6 +91,11 @@ class Checkpoint:
 
     def flush(self) -> None:
         self._file.flush()
+
+
+def _blank_or(raw: bytes) -> int:
+    """Blank was never flushed, and it is flushed before any log: then nothing of the log is durable. Else it rotted."""
+    return EVERYTHING if raw.strip(b"\0") else 0
 
 
 def _unpack(raw: bytes) -> tuple[int, Noted] | None:

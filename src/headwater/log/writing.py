@@ -96,10 +96,10 @@ class Writing:
         try:
             written = file.write([batch.view for batch in batches], position)
         except StorageFailed:
-            self._cut_back(file, position)
+            self._cut_back(segment, file)
             raise
         if written < size - position:
-            self._cut_back(file, position)
+            self._cut_back(segment, file)
             raise StorageFailed(f"could not write all of {segment.path} (no space left): make room, then try again")
         note_epoch(state.epochs, state.epoch, offset)
         for batch in batches:
@@ -114,10 +114,15 @@ class Writing:
         state.written = Reached(end, segment, size)
         state.end = end  # last: who sees it finds all the rest
 
-    def _cut_back(self, file: File, size: int) -> None:
-        """A log with unknown bytes at its end must not grow: if they cannot be cut, this partition is over."""
+    def _cut_back(self, segment: Segment, file: File) -> None:
+        """A log with unknown bytes at its end must not grow: if they cannot be cut, this partition is over.
+
+        The cut is flushed at once: otherwise a power cut could bring back what was refused in the place of what is
+        written there next, with the records after it behind.
+        """
         try:
-            file.cut(size)
+            file.cut(segment.size)
+            file.flush()
         except StorageFailed as why:
             self._broken = why
 
