@@ -8,19 +8,14 @@ the run with one line. What a kill interrupts is only files that no table names.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -31,7 +26,6 @@ from headwater.errors import (
     ConnectionFailed,
     HeadwaterError,
     LandingFailed,
-    LandingRefused,
     RecordsLost,
     StreamNotFound,
 )
@@ -39,9 +33,10 @@ from headwater.lake import Target, ensure_targets, open_catalog
 from headwater.pipeline.attachment import Attachment
 from headwater.pipeline.landing import BatchLanded, Lander, StreamLanding
 from headwater.pipeline.program import Program, load_program
-from headwater.pipeline.session import available_cores, is_running, session
 from headwater.pipeline.source import FORMAT, SourcePlan
+from headwater.pipeline.spark import available_cores
 from headwater.pipeline.standing import held_against_the_log
+from headwater.pipeline.surroundings import only_one, settled, started_spark, stopped_by_signals
 from headwater.sdk.ranges import RangeAdmin, StreamFacts
 
 # What a new plan can answer: the log is not what the plan said, or the server was away.
@@ -50,13 +45,16 @@ _PLAN_ANEW = (RecordsLost, StreamNotFound, ConnectionFailed, AlreadyLanded)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One thing that happened in a run: `text` for people, the rest for programs."""
+    """One thing that happened in a run: `text` for people (and `str`), the rest for programs."""
 
     kind: Literal["ready", "moved", "waiting", "missing", "planned anew", "landed", "warning"]
     text: str
     stream: str = ""
     records: int = 0
     dead_letters: int = 0
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,27 +73,29 @@ def run(
     name: str | None = None,
     server: str | None = None,
     kafka: Mapping[str, Any] | None = None,
-    data: str | Path = "./.headwater",
-    catalog: Mapping[str, str] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    data: str | Path | None = None,
+    say: Callable[[Progress], None] | None = None,
 ) -> Outcome:
     """Lands the streams that the file at `path` declares, until stopped.
 
-    With `once` it ends when all is landed that was there at the start. SIGTERM and Ctrl-C finish the batch in hand. `server` is any Kafka address; without it the broker of `data`, started
-    if need be. `catalog` are pyiceberg's properties. Raises a `HeadwaterError` whose text is for people.
+    With `once` it ends when all is landed that was there at the start. SIGTERM and Ctrl-C finish the batch in hand.
+    `server` is any Kafka address; without it the broker of the data directory, started if need be. Tables and Spark's
+    own files lie under `data`, or where the settings say; the catalog is what `[catalog]` of headwater.toml says.
+    Raises a `HeadwaterError` whose text is for people.
     """
     program = load_program(path, name)
-    directory = Path(data).resolve() / "pipelines" / program.name
+    home, catalog = settled(data)
+    directory = home / "pipelines" / program.name
     with (
-        _only_one(directory, program.name),
-        _stopped_by_signals() as stop,
-        _spark(program.name, directory) as spark,
-        Attachment(server, kafka or {}, Path(data).resolve()) as attached,
+        only_one(directory, program.name),
+        stopped_by_signals() as stop,
+        started_spark(program.name, directory) as spark,
+        Attachment(server, kafka or {}, home) as attached,
     ):
         attached.create(program.streams)
-        tables = open_catalog(catalog or {}, data)
+        tables = open_catalog(catalog, home)
         targets = {str(stream.name): ensure_targets(tables, stream) for stream in program.streams}
-        running = Run(program, attached, tables, targets, spark, directory, stop=stop, progress=progress or _silent)
+        running = Run(program, attached, tables, targets, spark, directory, stop=stop, say=say or _silent)
         return running.until_done(once=once)
 
 
@@ -112,10 +112,10 @@ class Run:
         directory: Path,
         *,
         stop: threading.Event,
-        progress: Callable[[Progress], None],
+        say: Callable[[Progress], None],
     ) -> None:
         self._program, self._attached, self._catalog, self._targets = program, attached, catalog, targets
-        self._spark, self._directory, self._stop, self._progress = spark, directory, stop, progress
+        self._spark, self._directory, self._stop, self._told = spark, directory, stop, say
         self._models = {str(stream.name): stream.model for stream in program.streams}
         self._records = dict.fromkeys(self._models, 0)
         self._dead_letters = dict(self._records)
@@ -223,16 +223,16 @@ class Run:
                     query.stop()
         failed = query.exception()
         if lander.failure is not None:
-            raise _in_one_line(lander.failure)
+            raise in_one_line(lander.failure)
         if failed is not None and not self._stop.is_set():
-            raise _in_one_line(failed)
+            raise in_one_line(failed)
 
     def _landed(self, batch: BatchLanded) -> None:
         self._batches_count += 1
         self._records[batch.stream] += batch.records
         self._dead_letters[batch.stream] += batch.dead_letters
         letters = f", {batch.dead_letters:,} dead letters" if batch.dead_letters else ""
-        self._progress(
+        self._told(
             Progress(
                 kind="landed",
                 text=f"{batch.stream}: {batch.records:,} records landed{letters}",
@@ -243,14 +243,14 @@ class Run:
         )
 
     def _say(self, kind: Any, text: str, *, stream: str = "") -> None:
-        self._progress(Progress(kind=kind, text=text, stream=stream))
+        self._told(Progress(kind=kind, text=text, stream=stream))
 
 
 def _silent(progress: Progress) -> None:
     """Nobody asked."""
 
 
-def _in_one_line(error: BaseException) -> HeadwaterError:
+def in_one_line(error: BaseException) -> HeadwaterError:
     """What ended a query, without Java's and Spark's traces: those are in the run's log."""
     if isinstance(error, HeadwaterError):
         return error
@@ -265,60 +265,3 @@ def _in_one_line(error: BaseException) -> HeadwaterError:
         f"landing stopped: {line} (the whole story is in spark.log of this app, under .headwater/pipelines). What has "
         "landed is safe: mend the cause and run it again"
     )
-
-
-@contextmanager
-def _only_one(directory: Path, name: str) -> Iterator[None]:
-    """Two runs of one app would land in turns and fail in turns. Frees what earlier runs left behind."""
-    directory.mkdir(parents=True, exist_ok=True)
-    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "another"
-            raise LandingRefused(
-                f"the app {name} is being run by process {holder}: stop that one, or give this one another --name"
-            ) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
-        shutil.rmtree(directory / "runs", ignore_errors=True)
-        yield
-    finally:
-        os.close(lock)
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
-    """SIGTERM and Ctrl-C set the event; a second Ctrl-C ends the program as it would have without us."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def asked(number: int, frame: FrameType | None) -> None:
-        stop.set()
-        if number == signal.SIGINT:  # a second SIGTERM is no more impatient: supervisors send it to each process
-            signal.signal(number, before[signal.SIGINT] or signal.SIG_DFL)
-
-    for number in before:
-        signal.signal(number, asked)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)
-
-
-@contextmanager
-def _spark(name: str, directory: Path) -> Iterator[Future[Any]]:
-    """The session, started while the rest gets ready; stopped at the end unless the program had one before."""
-    mine = not is_running()
-    with ThreadPoolExecutor(1, thread_name_prefix="spark") as starter:
-        starting = starter.submit(session, f"headwater {name}", log=directory / "spark.log")
-        try:
-            yield starting
-        finally:
-            if mine and starting.exception() is None:
-                starting.result().stop()

@@ -6,7 +6,6 @@ The client is asyncio and the run is not, so it lives on a thread of its own.
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -61,9 +60,7 @@ class Attachment:
             self._run(partial(client.create, stream))
 
     async def _enter(self) -> Client:
-        if self._address is None:
-            os.environ["HEADWATER_DATA"] = str(self._data)  # where `connect()` looks for a broker, or starts one
-        return await connect(self._address, kafka=self._kafka).__aenter__()
+        return await connect(self._address, kafka=self._kafka, data=self._data).__aenter__()
 
     def _run(self, call: Callable[[], Awaitable[R]]) -> R:
         async def awaited() -> R:

@@ -25,6 +25,7 @@ import cloudpickle
 import pyarrow as pa
 
 from headwater import errors, failpoints
+from headwater.config import RANGE_STALL_SECONDS
 from headwater.errors import HeadwaterError, StreamNotFound
 from headwater.lake import Advance, Judge, Landed, Place, Target, Written, commit, write_range
 from headwater.model import Cursor, Epoch, Offset
@@ -79,6 +80,7 @@ class Work:
     epochs: Mapping[str, Mapping[int, int]]  # stream -> partition -> epoch of the last record before the range
     attempt: str
     path: str  # the app's directory, for modules that lie beside it
+    stall_seconds: float = RANGE_STALL_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +136,7 @@ class Lander:
         work = self._work(f"{self._run}-{batch}")
         rows = ranges.mapInArrow(_in_tasks(work), ROWS).collect()
         failpoints.reach("land-files-written")
-        done = [_landed_range(row) for row in rows]
+        done = [landed_range(row) for row in rows]
         by_stream: dict[str, list[LandedRange]] = {}
         for one in done:
             by_stream.setdefault(one.range.stream, []).append(one)
@@ -179,7 +181,7 @@ class Lander:
         for number, target in enumerate(stream.targets):
             if number:
                 failpoints.reach("land-between-tables")
-            advances = _advances(stream, target.table, done)
+            advances = advances_of(stream, target.table, done)
             if not advances:
                 continue
             files = [file for one in done for file in one.files]
@@ -218,7 +220,11 @@ def land_range(work: Work, one: Range) -> dict[str, Any]:
         trim = work.trims[one.stream].get(one.partition) or dict.fromkeys((each.table for each in targets), 0)
         epoch = work.epochs[one.stream].get(one.partition, -1)
         place = Place(stream=one.stream, stream_id=work.stream_ids[one.stream], partition=one.partition)
-        watched = _Watched(read_range(work.client, one.stream, one.partition, one.start, one.end, epoch))
+        watched = _Watched(
+            read_range(
+                work.client, one.stream, one.partition, one.start, one.end, epoch, stall_seconds=work.stall_seconds
+            )
+        )
         files = write_range(targets, Judge(model), place, watched, trim, f"{work.attempt}-{uuid4().hex[:8]}")
     except HeadwaterError as error:
         return {**row, "error": json.dumps([type(error).__name__, str(error)])}
@@ -247,7 +253,7 @@ def _unpickled(judge: bytes, path: str) -> tuple[tuple[Target, ...], Any]:
     return targets, model
 
 
-def _landed_range(row: Any) -> LandedRange:
+def landed_range(row: Any) -> LandedRange:
     if row["error"] is not None:
         kind, said = json.loads(row["error"])
         raise getattr(errors, kind)(said)
@@ -258,7 +264,7 @@ def _landed_range(row: Any) -> LandedRange:
     )
 
 
-def _advances(stream: StreamLanding, table: str, done: list[LandedRange]) -> dict[Place, Advance]:
+def advances_of(stream: StreamLanding, table: str, done: list[LandedRange]) -> dict[Place, Advance]:
     """How the table's tokens move. A range that ends before its token (the other table was behind) moves nothing."""
     advances = {}
     for one in done:

@@ -46,7 +46,9 @@ class SourcePlan:
 
     client: Mapping[str, Any]
     stream_ids: Mapping[str, str]  # of the streams to land
-    missing: Sequence[str] = ()  # streams that were deleted: one of them coming back ends the query, to plan anew
+    missing: list[str] = field(
+        default_factory=list
+    )  # streams that were deleted: one of them coming back ends the query, to plan anew
     positions: Positions = field(default_factory=dict)
     cores: int = 1
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -96,7 +96,7 @@ def read_range(
     epoch: int = -1,
     *,
     stall_seconds: float = RANGE_STALL_SECONDS,
-) -> Iterator[list[Polled]]:
+) -> Generator[list[Polled], None, None]:
     """The records of [start, end), in lists.
 
     `epoch` is that of the last record before `start`: with it, a log that was cut there and has grown again is
@@ -222,7 +222,7 @@ class RangeAdmin:
         if high or low:
             text = f"{high & _WORD:016x}{low & _WORD:016x}"
             return StreamFacts(name=name, stream_id=text, partitions=len(described.partitions))
-        cluster = _answer(self._admin.describe_cluster(request_timeout=self._seconds), "ask for the cluster's id")
+        cluster = self._answer(self._admin.describe_cluster(request_timeout=self._seconds), "ask for the cluster's id")
         hashed = hashlib.sha256(f"{cluster.cluster_id}\0{name}".encode()).hexdigest()[:32]
         return StreamFacts(name=name, stream_id=hashed, partitions=len(described.partitions), id_is_known=False)
 
@@ -234,7 +234,7 @@ class RangeAdmin:
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._seconds
         )
         return {
-            (place.topic, place.partition): _answer(
+            (place.topic, place.partition): self._answer(
                 answer, f"ask for the offsets of {place.topic}/{place.partition}"
             ).offset
             for place, answer in answers.items()

@@ -1,0 +1,146 @@
+"""Streams land in their tables exactly once, whatever happens to driver, stream and log meanwhile."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
+
+from headwater.pipeline import Outcome, Progress, run
+from headwater.sdk.ranges import RangeAdmin
+from tests.spark.conftest import write_app
+from tests.spark.ground import Driver, ServerProcess, Tables, Writer, orders
+
+
+def land(app: Path, data: Path, server: ServerProcess) -> tuple[Outcome, list[Progress]]:
+    said: list[Progress] = []
+    outcome = run(app, once=True, data=data, server=server.address, say=said.append)
+    return outcome, said
+
+
+def create(server: ServerProcess, *streams: str) -> None:
+    admin = AdminClient(server.client())
+    for answer in admin.create_topics([NewTopic(name, 2, 1) for name in streams]).values():
+        answer.result(30)
+
+
+def delete(server: ServerProcess, stream: str) -> None:
+    admin = AdminClient(server.client())
+    admin.delete_topics([stream])[stream].result(30)
+
+
+def cursors(server: ServerProcess, group: str, stream: str) -> dict[int, int]:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    admin = AdminClient(server.client())
+    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    return {one.partition: one.offset for one in answer.topic_partitions if one.topic == stream}
+
+
+def test_typed_streams_land_with_their_dead_letters(
+    spark: Any, server: ServerProcess, writer: Writer, tmp_path: Path
+) -> None:
+    """Two streams land at once: valid records as columns, the others by their original bytes, cursors at the end."""
+    create(server, "typed-one", "typed_two")
+    writer.publish("typed-one", orders(0, 500))
+    writer.publish("typed_two", orders(0, 300, mark="b"))
+    app = write_app(tmp_path, "typed_two")
+    app.write_text(
+        app.read_text() + '\none = Stream[Order]("typed-one", destination=Table[Order]("typed_one"), partitions=2)\n'
+    )
+    outcome, _ = land(app, tmp_path, server)
+    assert outcome.drained
+    assert (outcome.records, outcome.dead_letters) == (
+        {"typed_two": 270, "typed-one": 450},
+        {"typed_two": 30, "typed-one": 50},
+    )
+    tables = Tables(tmp_path)
+    tables.assert_equal("typed_one", writer.acked["typed-one"])
+    tables.assert_equal("typed_two", writer.acked["typed_two"])
+    ends = RangeAdmin(server.client()).ends([("typed-one", 0), ("typed-one", 1)])
+    for table in ("typed_one", "typed_one_dead_letters"):
+        found = cursors(server, f"headwater.table.headwater.{table}", "typed-one")
+        assert found == {index: end for (_, index), end in ends.items()}, table
+
+
+def test_a_restart_lands_nothing_twice(
+    spark: Any, server: ServerProcess, writer: Writer, app: Path, stream: str, tmp_path: Path
+) -> None:
+    """A second run finds nothing to do, and a third lands just what came in between."""
+    create(server, stream)
+    writer.publish(stream, orders(0, 200))
+    land(app, tmp_path, server)
+    files = sorted(tmp_path.rglob("*.parquet"))
+    outcome, _ = land(app, tmp_path, server)
+    assert (outcome.records[stream], outcome.dead_letters[stream]) == (0, 0)
+    assert sorted(tmp_path.rglob("*.parquet")) == files
+    writer.publish(stream, orders(200, 100))
+    outcome, _ = land(app, tmp_path, server)
+    assert (outcome.records[stream], outcome.dead_letters[stream]) == (90, 10)
+    Tables(tmp_path).assert_equal(stream, writer.acked[stream])
+
+
+def test_a_stream_created_again_lands_from_its_beginning(
+    spark: Any, server: ServerProcess, writer: Writer, app: Path, stream: str, tmp_path: Path
+) -> None:
+    """Landed to its end, deleted, created again with more records than before: all of the new ones land too."""
+    create(server, stream)
+    writer.publish(stream, orders(0, 60, mark="old"))
+    land(app, tmp_path, server)
+    delete(server, stream)
+    create(server, stream)
+    writer.publish(stream, orders(0, 200, mark="new"))
+    land(app, tmp_path, server)
+    assert len({one.stream_id for one in writer.acked[stream]}) == 2
+    Tables(tmp_path).assert_equal(stream, writer.acked[stream])
+
+
+def test_a_running_landing_ends_with_its_batch(
+    spark: Any, server: ServerProcess, writer: Writer, app: Path, stream: str, tmp_path: Path
+) -> None:
+    """A continuous run lands what comes, in several batches, and SIGTERM ends it with everything in order."""
+    create(server, stream)
+    driver = Driver(app, tmp_path, server.address, once=False)
+    try:
+        driver.until(lambda: "ready" in driver.said)
+        for number in range(3):
+            writer.publish(stream, orders(number * 100, 100))
+            driver.until(partial(has_landed, driver, number + 1))
+        driver.terminate()
+        assert driver.wait() == 0, driver.said
+    finally:
+        driver.kill()
+    Tables(tmp_path).assert_equal(stream, writer.acked[stream])
+
+
+@pytest.mark.parametrize("failpoint", ["land-files-written:1", "land-between-tables:1"])
+def test_a_killed_driver_loses_and_doubles_nothing(
+    spark: Any, server: ServerProcess, writer: Writer, failpoint: str, tmp_path: Path
+) -> None:
+    """Killed with files and no commit, or between the commits of table and dead letters, the next run sets it right."""
+    stream = "killed_" + failpoint.partition(":")[0].replace("-", "_")
+    app = write_app(tmp_path, stream)
+    create(server, stream)
+    writer.publish(stream, orders(0, 300))
+    driver = Driver(app, tmp_path, server.address, failpoint=failpoint)
+    assert driver.wait() == -9, driver.said
+    driver.kill()
+    for table in (stream, f"{stream}_dead_letters"):
+        assert_cursors_follow(server, tmp_path, stream, table)
+    writer.publish(stream, orders(300, 50))
+    land(app, tmp_path, server)
+    Tables(tmp_path).assert_equal(stream, writer.acked[stream])
+
+
+def has_landed(driver: Driver, batches: int) -> bool:
+    return driver.said.count("landed ") >= batches
+
+
+def assert_cursors_follow(server: ServerProcess, data: Path, stream: str, table: str) -> None:
+    """No cursor says that a record has landed which the table does not have."""
+    highest = dict(Tables(data).rows(f"select _partition, max(_offset) + 1 from {table} group by 1"))
+    for partition, offset in cursors(server, f"headwater.table.headwater.{table}", stream).items():
+        assert offset <= highest.get(partition, 0), f"{table}/{partition}"
