@@ -56,7 +56,7 @@ class Partitions:
             future.exception()  # whoever opens it sees that the stream is gone, and frees it
         return taken
 
-    def take_all(self) -> list[Partition]:
+    def take_all(self) -> list[tuple[Place, Partition]]:
         """Every open partition; none can be opened any more."""
         with self._lock:
             self._closed = True
@@ -64,7 +64,7 @@ class Partitions:
         for future in opening:
             future.exception()
         with self._lock:
-            taken = list(self._open.values())
+            taken = list(self._open.items())
             self._open.clear()
         return taken
 

@@ -89,8 +89,8 @@ class Store:
         """
         self._removal.close()
         clean = True
-        for partition in self._partitions.take_all():
-            clean = _close_partition(partition) and clean
+        for place, partition in self._partitions.take_all():
+            clean = self._close_partition(place, partition) and clean
         self._flusher.close()
         try:
             if clean:
@@ -193,7 +193,12 @@ class Store:
             flusher=self._flusher,
         )
         if partition.recovery is not None:
-            log.warning("stream %s, partition %d: %s", entry.name, place[1], partition.recovery)
+            cut = partition.recovery
+            log.warning(
+                "stream %s, partition %d: its end was damaged (%s): %d bytes%s are cut off, it ends at offset %d",
+                entry.name, place[1], cut.why, cut.cut_bytes,
+                " that had been on disk" if cut.durable_lost else "", cut.end,
+            )  # fmt: skip
         if entry.id in self._older:
             for group, offset in self._meta.clamp_cursors(place, partition.end, self.epoch).result():
                 log.warning(
@@ -201,6 +206,16 @@ class Store:
                     group, offset, entry.name, place[1], partition.end,
                 )  # fmt: skip
         return partition
+
+    def _close_partition(self, place: Place, partition: Partition) -> bool:
+        try:
+            partition.close()
+        except WireError as why:
+            entry = self._registry.with_id(place[0])
+            name = entry.name if entry is not None else place[0].hex()
+            log.error("stream %s, partition %d: %s; the next start recovers it", name, place[1], why)  # noqa: TRY400
+            return False
+        return True
 
     def _log_options(self, entry: StreamEntry) -> LogOptions:
         options, settings = configs.parse(entry.config), self.settings
@@ -263,12 +278,3 @@ def _new_id() -> StreamId:
         # As text (base64) an id must not begin with '-': it would read as an option. Kafka avoids the same ones.
         if found not in RESERVED_IDS and found[0] >> 2 != 62:
             return StreamId(found)
-
-
-def _close_partition(partition: Partition) -> bool:
-    try:
-        partition.close()
-    except WireError as why:
-        log.error("a partition could not be closed: %s; the next start recovers it", why)  # noqa: TRY400
-        return False
-    return True

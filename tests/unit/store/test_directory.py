@@ -223,6 +223,7 @@ def test_a_forked_child_keeps_no_broker_alive(tmp_path: Path) -> None:
 
     pid = os.fork()
     if pid == 0:
+        os.close(go_on[1])  # so that the child ends with its parent, whatever happens to that
         os.write(ready[1], b"x")
         os.read(go_on[0], 1)
         os._exit(0)

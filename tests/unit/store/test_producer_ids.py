@@ -49,6 +49,19 @@ def test_many_at_once_get_different_ids(tmp_path: Path) -> None:
     meta.close()
 
 
+def test_more_than_a_block_may_wait_for_one(tmp_path: Path) -> None:
+    """When more wait than a grant holds, the rest get theirs from further grants, and none beyond what is durable."""
+    meta = Meta.open(tmp_path)
+    ids = ProducerIds(meta)
+    held = threading.Event()
+    meta._writer.submit(lambda _: held.wait(5))
+    waiting = [ids.next() for _ in range(2 * PRODUCER_IDS_PER_GRANT + 1)]
+    held.set()
+    assert [one.result(5) for one in waiting] == list(range(2 * PRODUCER_IDS_PER_GRANT + 1))
+    assert ProducerIds(meta).next().result(5) == 3 * PRODUCER_IDS_PER_GRANT
+    meta.close()
+
+
 def test_who_waits_is_told_when_there_are_none(tmp_path: Path) -> None:
     """A grant that fails is answered with its error, to everybody who waits for it."""
     meta = Meta.open(tmp_path)
