@@ -141,8 +141,13 @@ def test_only_empty_directories_are_deleted(files: Files) -> None:
 def test_a_file_closes_itself(tmp_path: Path) -> None:
     """The real disk's descriptors are given back when the last holder lets go."""
     files = DiskFiles(tmp_path)
-    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    before = _open_count()
     held = [files.open(str(number), create=True) for number in range(50)]
     held.clear()
-    after = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    after = _open_count()
     assert after <= before + 5
+
+
+def _open_count() -> int:
+    descriptors = Path("/proc/self/fd")
+    return len(list(descriptors.iterdir())) if descriptors.exists() else 0

@@ -247,7 +247,7 @@ def test_promises_survive_power_cuts(seeds, sync) -> None:
 @pytest.mark.parametrize("sync", [True, False], ids=["file_sync", "file_async"])
 def test_promises_survive_many_power_cuts(sync) -> None:
     """The same, for thousands of lives."""
-    print(f"seeds 0 to {SEEDS_LONG}")
+    print(f"seeds 0 to {SEEDS_LONG}")  # noqa: T201
     _live(range(SEEDS_LONG), sync=sync)
 
 

@@ -148,9 +148,11 @@ class Partition:
             upto = self._readable_after_failure(offset, upto, state.failed)
         slices: list[Slice] = []
         while offset < upto:
-            segment, position = self._find(segments, offset, upto)
+            segment, position = self._find(segments, offset)
             file, _ = segment.opened()
             limit = self._limit(segment, upto)
+            if position >= limit:  # the batch ends behind `upto`
+                break
             end = segment.range_end(position, bytes_max, limit)
             if slices and end - position > bytes_max:
                 break
@@ -206,13 +208,13 @@ class Partition:
             raise failed
         return min(upto, self._state.durable)
 
-    def _find(self, segments: tuple[Segment, ...], offset: int, upto: int) -> tuple[Segment, int]:
+    def _find(self, segments: tuple[Segment, ...], offset: int) -> tuple[Segment, int]:
         found = self._positions.get(offset)
         if found is not None and found[1] < found[0].size:
             return found
         segment = search.segment_of(segments, offset)
         self._state.opened(segment)
-        return segment, segment.find(offset, self._limit(segment, upto)).position
+        return segment, segment.find(offset, segment.size).position
 
     def _limit(self, segment: Segment, upto: int) -> int:
         """The position before which all batches lie below `upto`."""

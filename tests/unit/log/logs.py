@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from headwater.batch import Batch, BatchRecord, Codec, decode, encode, split
+from headwater.errors import WireError
 from headwater.log import Appended, Files, Flusher, LogOptions, Partition
 from headwater.model import Epoch, PartitionIndex, StreamId
 
@@ -58,6 +59,15 @@ def values(partition: Partition, offset: int = 0, **options: Any) -> list[bytes 
     """The values of all records from `offset` on."""
     records = itertools.chain.from_iterable(decode(one) for one in batches(partition, offset, **options))
     return [record.value for record in records if record.offset >= offset]
+
+
+def noting(note: Callable[[int], object], offset: int) -> Callable[[WireError | None], None]:
+    """A waiter that notes `offset` when it is called back."""
+
+    def waiter(_: WireError | None) -> None:
+        note(offset)
+
+    return waiter
 
 
 @contextmanager
