@@ -130,13 +130,8 @@ class Meta:
 
         def work(connection: sqlite3.Connection) -> StreamEntry:
             taken = connection.execute(_LIKE_NAMED, (entry.name,)).fetchone()
-            if taken == (entry.name,):
-                raise StreamExists(f"the stream {entry.name!r} exists already: use it, or delete it first")
             if taken:
-                raise InvalidStreamName(
-                    f"the stream {entry.name!r} collides with the existing stream {taken[0]!r}: "
-                    "names that differ only in '.' and '_' are one in Kafka's metrics; choose another"
-                )
+                raise name_taken(entry.name, taken[0])
             connection.execute(
                 "INSERT INTO streams (id, name, partitions, config, created_ms, updated_ms) VALUES (?, ?, ?, ?, ?, ?)",
                 values,
@@ -287,6 +282,16 @@ class Meta:
         except OSError:
             return False
         return True
+
+
+def name_taken(name: str, by: str) -> StreamExists | InvalidStreamName:
+    """Why a stream cannot be called `name` while there is one called `by`."""
+    if name == by:
+        return StreamExists(f"the stream {name!r} exists already: use it, or delete it first")
+    return InvalidStreamName(
+        f"the stream {name!r} collides with the existing stream {by!r}: "
+        "names that differ only in '.' and '_' are one in Kafka's metrics; choose another"
+    )
 
 
 def _put_facts(connection: sqlite3.Connection, facts: Mapping[str, str]) -> None:

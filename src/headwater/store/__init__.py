@@ -12,7 +12,6 @@ Seams, of threads and futures (`concurrent.futures`, answered when durable; noth
     store.check_new(name, partitions, config)                  validates without creating
     store.create(name, partitions, config, now_ms)             -> Future[StreamEntry]; raises at once what check_new does
     store.delete(name or id)                                   -> Future[StreamEntry]; raises UnknownStream(Id) at once
-    store.describe(entry)                                      -> list[ConfigEntry]
     store.opened(place)                                        -> Partition or None, without touching the disk
     store.partition(place)                                     -> Partition; may recover for seconds: in a thread
     store.commit_cursors(group, {place: cursor})               -> Future[None]

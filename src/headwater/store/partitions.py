@@ -92,8 +92,8 @@ class Partitions:
 
     def _keep(self, place: Place, partition: Partition) -> bool:
         with self._lock:
-            del self._opening[place]
             if self._registry.with_id(place[0]) is None:
-                return False
+                return False  # still noted as opening, so that the removal waits until it is freed
+            del self._opening[place]
             self._open[place] = partition
             return True

@@ -18,6 +18,7 @@ class Registry:
     def __init__(self, entries: Iterable[StreamEntry]) -> None:
         self._by_name: dict[str, StreamEntry] = {}
         self._by_id: dict[bytes, StreamEntry] = {}
+        self._by_folded: dict[str, StreamEntry] = {}
         self.version = 0  # moves with every change: who has derived something from the streams sees that it is stale
         for entry in entries:
             self.add(entry)
@@ -25,16 +26,22 @@ class Registry:
     def add(self, entry: StreamEntry) -> None:
         self._by_id[entry.id] = entry
         self._by_name[entry.name] = entry
+        self._by_folded[folded(entry.name)] = entry
         self.version += 1
 
     def remove(self, entry: StreamEntry) -> None:
         self._by_id.pop(entry.id, None)
         if (named := self._by_name.get(entry.name)) is not None and named.id == entry.id:
             del self._by_name[entry.name]
+            del self._by_folded[folded(entry.name)]
         self.version += 1
 
     def named(self, name: str) -> StreamEntry | None:
         return self._by_name.get(name)
+
+    def like_named(self, name: str) -> StreamEntry | None:
+        """The stream that stands in the way of one called `name`: the same, or one that Kafka cannot tell from it."""
+        return self._by_folded.get(folded(name))
 
     def with_id(self, stream_id: bytes) -> StreamEntry | None:
         return self._by_id.get(stream_id)
@@ -55,3 +62,7 @@ class Registry:
                     f"there is no stream with the id {name_or_id.hex()}: it was deleted, or never was"
                 )
         return entry
+
+
+def folded(name: str) -> str:
+    return name.replace(".", "_")

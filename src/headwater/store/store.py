@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Self
 
 from headwater.config import CLUSTER_ID_PREFIX, PARTITIONS_MAX, Settings
-from headwater.errors import InvalidPartitions, StreamExists, WireError
+from headwater.errors import InvalidPartitions, WireError
 from headwater.log import DiskFiles, Files, Flusher, LogOptions, Partition
-from headwater.meta import GroupKind, Meta, Place, StreamEntry
+from headwater.meta import GroupKind, Meta, Place, StreamEntry, name_taken
 from headwater.model import Cursor, Epoch, GroupName, ProducerId, StreamId, StreamName, stream_name
 from headwater.store import configs, directory
 from headwater.store.partitions import Partitions
@@ -130,8 +130,9 @@ class Store:
         checked = stream_name(name)
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise InvalidPartitions(f"{partitions} partitions for {name!r}: choose 1 to {PARTITIONS_MAX}")
-        if self._registry.named(checked) is not None:
-            raise StreamExists(f"the stream {name!r} exists already: use it, or delete it first")
+        taken = self._registry.like_named(checked)
+        if taken is not None:
+            raise name_taken(checked, taken.name)
         return configs.parse(config)
 
     def create(self, name: str, partitions: int, config: Mapping[str, str | None], now_ms: int) -> Future[StreamEntry]:
@@ -166,12 +167,6 @@ class Store:
         marking = self._meta.mark_deleting(entry.id, then=lambda _: self._registry.remove(entry))
         marking.add_done_callback(marked)
         return deleted
-
-    def describe(self, entry: StreamEntry) -> list[configs.ConfigEntry]:
-        """Every config in force for that stream."""
-        return list(
-            configs.describe(entry.config, self.settings, created_ms=entry.created_ms, updated_ms=entry.updated_ms)
-        )
 
     # --- partitions ------------------------------------------------------------------------------
 

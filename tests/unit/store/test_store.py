@@ -134,6 +134,8 @@ def test_what_cannot_be_created_is_refused_and_leaves_nothing(store: Store) -> N
     ):
         with pytest.raises(error):
             store.create(name, partitions, config, NOW).result(5)
+        with pytest.raises(error):
+            store.check_new(name, partitions, config)
     assert store.streams() == [entry]
 
 
@@ -145,6 +147,15 @@ def test_of_two_creates_at_once_one_wins(store: Store) -> None:
     assert len(store.streams()) == 1
 
 
+def test_of_two_creates_at_once_with_colliding_names_one_wins(store: Store) -> None:
+    """Names that Kafka cannot tell apart collide also before either stream is durable."""
+    answers = [store.create(name, 1, {}, NOW) for name in ("a.b", "a_b")]
+    assert [type(one.exception(5)).__name__ for one in answers] == ["NoneType", "InvalidStreamName"]
+    assert [one.name for one in store.streams()] == ["a.b"]
+    store.delete(StreamName("a.b")).result(5)
+    create(store, "a_b")
+
+
 def test_the_version_moves_when_streams_do(store: Store) -> None:
     """Who keeps something derived from the streams sees that it is stale."""
     before = store.version
@@ -152,14 +163,6 @@ def test_the_version_moves_when_streams_do(store: Store) -> None:
     after = store.version
     store.delete(StreamName("orders")).result(5)
     assert before < after < store.version
-
-
-def test_a_stream_is_described_with_what_is_in_force(store: Store) -> None:
-    """Given configs, defaults of the running broker, and the times of the stream."""
-    described = {one.name: one.value for one in store.describe(create(store, segment_bytes="2097152"))}
-    assert described["segment.bytes"] == "2097152"
-    assert described["max.message.bytes"] == "1048588"
-    assert described["headwater.created.ms"] == str(NOW)
 
 
 # --- partitions ----------------------------------------------------------------------------------
@@ -281,6 +284,17 @@ def test_two_deletes_at_once_are_both_answered(store: Store) -> None:
     answers = [store.delete(entry.id) for _ in range(2)]
     assert [one.result(5) for one in answers] == [entry, entry]
     assert files_of(store, entry) == []
+
+
+def test_a_deleted_group_is_gone_with_its_cursors_and_its_kind(store: Store) -> None:
+    """A group is listed with its kind from its first commit until it is deleted."""
+    entry = create(store)
+    commit(store, entry, 1)
+    assert store.groups() == [(GROUP, "ordered")]
+    assert store.delete_group(GROUP).result(5)
+    assert (store.groups(), store.cursors(GROUP)) == ([], {})
+    store.ensure_group(GROUP, "queue", NOW).result(5)
+    assert store.groups() == [(GROUP, "queue")]
 
 
 # --- after a crash -------------------------------------------------------------------------------
