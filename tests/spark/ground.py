@@ -56,6 +56,11 @@ class ServerProcess:
         os.kill(self._pid, signal.SIGKILL)
         self._wait()
 
+    def cut(self, stream_id: str, partition: int) -> None:
+        """Takes the last third of a partition's log away, as a power cut would, while nobody serves it."""
+        (segment,) = self.data.glob(f"streams/*/{stream_id}/{partition}-*.log")
+        os.truncate(segment, segment.stat().st_size * 2 // 3)
+
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -109,6 +114,10 @@ class Writer:
         assert not failed and not left, f"not acknowledged: {failed[:3]}, {left} unsent"
         self.acked.setdefault(stream, []).extend(got)
         return got
+
+    def stream_id_of(self, stream: str) -> str:
+        """Of the stream that the last acknowledged record is in."""
+        return self.acked[stream][-1].stream_id
 
     def stream_id(self, stream: str) -> str:
         return RangeAdmin(self.server.client()).streams([stream])[stream].stream_id

@@ -144,3 +144,50 @@ def assert_cursors_follow(server: ServerProcess, data: Path, stream: str, table:
     highest = dict(Tables(data).rows(f"select _partition, max(_offset) + 1 from {table} group by 1"))
     for partition, offset in cursors(server, f"headwater.table.headwater.{table}", stream).items():
         assert offset <= highest.get(partition, 0), f"{table}/{partition}"
+
+
+@pytest.mark.only_headwater("the files of a Kafka's log are Kafka's business")
+@pytest.mark.parametrize("again", [30, 400])
+def test_what_replaces_a_lost_tail_lands(
+    spark: Any, server: ServerProcess, writer: Writer, again: int, tmp_path: Path
+) -> None:
+    """The log's tail is cut behind the tokens and others are published in its place, fewer than before or more."""
+    stream = f"cut_and_{again}"
+    app = write_app(tmp_path, stream)
+    create(server, stream)
+    for number in range(5):
+        writer.publish(stream, orders(number * 40, 40, mark="old"))
+    land(app, tmp_path, server)
+    before = RangeAdmin(server.client()).ends([(stream, 0), (stream, 1)])
+    server.kill()
+    server.cut(writer.stream_id_of(stream), 0)
+    server.start()
+    admin = RangeAdmin(server.client())
+    cut_at = admin.ends([(stream, 0)])[stream, 0]
+    assert 0 < cut_at < before[stream, 0]
+    writer.publish(stream, orders(0, again, mark="new"))
+    _, said = land(app, tmp_path, server)
+    moved = [str(one) for one in said if one.kind == "moved"]
+    assert len(moved) == 2, moved
+    assert all(f"cut at offset {cut_at}" in one for one in moved)
+    Tables(tmp_path).assert_equal(stream, writer.acked[stream])
+    outcome, said = land(app, tmp_path, server)
+    assert outcome.records[stream] == 0
+    assert not [one for one in said if one.kind == "moved"]
+
+
+def test_an_ordinary_restart_of_the_server_costs_nothing(
+    spark: Any, server: ServerProcess, writer: Writer, app: Path, stream: str, tmp_path: Path
+) -> None:
+    """A killed server comes back with a new epoch: nothing moves, nothing lands again, and new records land."""
+    create(server, stream)
+    writer.publish(stream, orders(0, 100))
+    land(app, tmp_path, server)
+    server.kill()
+    server.start()
+    outcome, said = land(app, tmp_path, server)
+    assert outcome.records[stream] == 0
+    assert not [one for one in said if one.kind == "moved"]
+    writer.publish(stream, orders(100, 100))
+    land(app, tmp_path, server)
+    Tables(tmp_path).assert_equal(stream, writer.acked[stream])
