@@ -32,7 +32,7 @@ interop: $(STAMP) ## real clients against a live broker; TARGET=kafka asks Apach
 	@$(PY) tools/run_tests.py interop --target $(TARGET)
 
 bench: $(STAMP) ## ratios to Apache Kafka, both in one run
-	@$(PY) bench/start.py && $(PY) bench/broker.py
+	@$(PY) -m bench.start && $(PY) -m bench.broker
 
 wire: $(STAMP)  ## generate src/headwater/wire/messages anew
 	@$(PY) -m tools.generate_wire

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition as PythonPartition
 
 from bench.raw_client import Raw, codec
@@ -184,7 +187,7 @@ def test_an_offset_out_of_range_is_an_error_that_the_client_shows(address, name,
     publish_librdkafka(address, name, VALUES[:5])
     consumer = Consumer({"bootstrap.servers": address, "group.id": "none", "auto.offset.reset": "error"})
     consumer.assign([TopicPartition(name, 0, 1_000)])
-    record = consumer.poll(SECONDS)
+    record: Any = consumer.poll(SECONDS)
     assert record.error().code() == KafkaError._AUTO_OFFSET_RESET
     consumer.close()
 
