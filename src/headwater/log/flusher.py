@@ -14,6 +14,7 @@ A waiter that is alone does better to flush in its own thread: handing over cost
 from __future__ import annotations
 
 import heapq
+import sys
 import threading
 import time
 from itertools import count
@@ -80,14 +81,14 @@ class Flusher:
 
     def _flush_for_acks(self) -> None:
         while (partition := self._urgent.get()) is not None:
-            partition.flush()
+            _flush(partition)
 
     def _flush_in_time(self) -> None:
         while (found := self._next_due()) is not None:
             partition, again = found
             due = partition.flush_due() if again else 0.0
             if due is not None and due <= time.monotonic():
-                partition.flush()
+                _flush(partition)
                 due = partition.flush_due() if again else None
             if due is not None:  # an ack's flush came in between, and then new bytes
                 self.later(partition, due)
@@ -100,3 +101,11 @@ class Flusher:
                     return heapq.heappop(self._deadlines)[2:]
                 self._changed.wait(self._deadlines[0][0] - now if self._deadlines else None)
             return None
+
+
+def _flush(partition: Flushable) -> None:
+    """A bug of one partition, or of who waits for it, is reported as any thread's is, and ends nobody else's acks."""
+    try:
+        partition.flush()
+    except Exception:  # noqa: BLE001  whatever it was, the other partitions need this thread
+        threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))

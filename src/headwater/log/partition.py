@@ -96,8 +96,7 @@ class Partition:
 
     @property
     def size_bytes(self) -> int:
-        segments = self._state.segments
-        return sum(one.size or one.opened()[0].size() for one in segments[:-1]) + sum(one.size for one in segments[-1:])
+        return sum(one.measured() for one in self._state.segments)
 
     # --- writing ---------------------------------------------------------------------------------
 

@@ -56,6 +56,12 @@ class Segment:
                     self._file, self._index = file, index
         return file, index
 
+    def measured(self) -> int:
+        """Its size, without loading it."""
+        if not self.size and self._file is None:
+            self.size = self._files.open(self.path).size()
+        return self.size
+
     @property
     def is_loaded(self) -> bool:
         return self._file is not None

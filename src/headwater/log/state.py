@@ -45,7 +45,8 @@ class State:
         found: Opened,
         checkpoint: Checkpoint | None,
     ) -> None:
-        self.files, self.place, self.options, self.epoch = files, place, options, epoch
+        self.files, self.place, self.options = files, place, options
+        self.epoch = max(epoch, found.epochs[-1][0] if found.epochs else epoch)  # epochs never go back in a log
         self.lock = threading.Lock()
         self.checkpoint = checkpoint
         self.segments: tuple[Segment, ...] = tuple(found.segments)

@@ -266,3 +266,22 @@ def test_an_end_that_cannot_be_cut_back_is_the_end(disk, idle) -> None:
 def test_a_flusher_that_was_not_started_can_be_closed() -> None:
     """Closing needs no start before it."""
     Flusher().close()
+
+
+def test_a_waiter_that_raises_ends_nobody_elses_acks(flusher, monkeypatch) -> None:
+    """The bug is reported as a thread's is, and the next partition's ack goes through."""
+    reported: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", reported.append)
+
+    def raises(_: WireError | None) -> None:
+        raise RuntimeError("a bug")
+
+    disk = FaultyFiles()
+    got: list[WireError | None] = []
+    waiters: list[Callable[[WireError | None], None]] = [raises, got.append]
+    for index, waiter in enumerate(waiters):
+        partition = opened(disk, flusher, sync=True, index=index)
+        append(partition, batch())
+        partition.when_durable(1, waiter)
+    until(lambda: got == [None])
+    assert len(reported) == 1

@@ -214,3 +214,27 @@ def test_a_batch_that_claims_very_many_offsets_gets_a_segment_of_its_own(disk, i
     bases = [one.base_offset for one in partition._state.segments]
     assert bases == [0, 1, 2**31 + 1]
     assert decode(batches(partition, 2**31 + 1)[0])[0].value == b"b"
+
+
+def test_epochs_never_go_back(disk, idle) -> None:
+    """A data directory whose epoch was set back (its meta.db is an old copy) goes on with the log's own."""
+    partition = opened(disk, idle, epoch=5)
+    append(partition, batch(b"a"))
+    partition.close()
+    partition = opened(disk, idle, epoch=2)
+    append(partition, batch(b"b"))
+    partition.close()
+    partition = opened(disk, idle, epoch=2)
+    assert [one.epoch for one in batches(partition)] == [5, 5]
+    assert partition.epoch_end(5) == (5, 2)
+
+
+def test_its_size_is_known_without_loading_segments(disk, idle) -> None:
+    """All segments are counted, and none is opened for it."""
+    partition = opened(disk, idle, **SMALL)
+    append(partition, *[batch(b"x" * 400) for _ in range(9)])
+    size = partition.size_bytes
+    partition.close()
+    partition = opened(disk, idle, **SMALL)
+    assert partition.size_bytes == size == 9 * batch(b"x" * 400).length
+    assert sum(one.is_loaded for one in partition._state.segments) == 1
