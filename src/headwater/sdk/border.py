@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -19,8 +20,10 @@ from confluent_kafka import KafkaError, KafkaException
 from headwater.config import (
     SDK_ANSWER_SECONDS,
     SDK_FETCH_BACKOFF_MS,
+    SDK_GONE_MS,
     SDK_HEARTBEAT_MS,
     SDK_LINGER_MS,
+    SDK_PUBLISH_SECONDS,
     SDK_QUEUED_KBYTES,
     SDK_QUEUED_RECORDS,
     SDK_RECONNECT_MS,
@@ -117,6 +120,8 @@ def client_options(address: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def writer_options(address: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "enable.idempotence": True,
+        "topic.metadata.propagation.max.ms": SDK_GONE_MS,
+        "message.timeout.ms": round(SDK_PUBLISH_SECONDS * 1000),
         "linger.ms": SDK_LINGER_MS,
         "queue.buffering.max.messages": SDK_QUEUED_RECORDS,
         "queue.buffering.max.kbytes": SDK_QUEUED_KBYTES,
@@ -164,6 +169,18 @@ async def in_thread(doing: str, call: Awaitable[R]) -> R:
         return await call
     except KafkaException as error:
         raise mapped(error.args[0], doing) from None
+
+
+async def persist(attempt: Callable[[], Awaitable[R]], seconds: float = SDK_ANSWER_SECONDS) -> R:
+    """Asks again while the server is coming up or moving its leaders, which it is for an instant after many a change."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await attempt()
+        except ConnectionFailed:
+            if time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(SDK_RECONNECT_MS / 1000)
 
 
 def mapped(error: KafkaError, doing: str, stream: str = "") -> HeadwaterError:

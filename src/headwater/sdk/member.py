@@ -8,6 +8,10 @@ Positions are ours, not librdkafka's. On assignment the cursors are looked up an
 A cursor moves when a record is *done*, it is committed every `commit_seconds`, when a partition is given back, and at
 the end. A partition that a rebalance takes and gives back goes on after the last record given to the program, not at
 the cursor: so a member that joins makes nobody read twice.
+
+Only this thread calls the consumer: since 2.16 confluent-kafka lets one thread in at a time, and not in turn, so that a
+commit from another thread may wait for ever behind a loop that polls. What the program asks is a command instead, and
+while the program has a record in hand the thread waits for commands, not in the library, so that commits are prompt.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, Literal
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -65,10 +71,14 @@ class Member:
         self._ahead = ReadAhead()
         self._holds: dict[int, Hold] = {}
         self._given_back: dict[int, Hold] = {}
-        self._error: HeadwaterError | None = None
+        self._error: Exception | None = None
+        self._raised: Exception | None = None  # by a callback
         self._stopping = False
         self._some = asyncio.Event()  # records, an error, or the end
         self._joined = asyncio.Event()
+        self._hungry = False  # the program waits for a record
+        self._asked = threading.Event()  # the program wants something of the thread
+        self._commits: deque[tuple[Hold, Future[None]]] = deque()
         self._commit_at = time.monotonic() + (commit_seconds or 0)
         self._thread = threading.Thread(target=self._run, name=f"headwater-{group}", daemon=True)
         self._thread.start()
@@ -98,7 +108,12 @@ class Member:
                 raise self._error
             self._some.clear()
             if not len(self._ahead) and self._error is None and not self._stopping:
-                await self._some.wait()
+                self._hungry = True
+                self._asked.set()
+                try:
+                    await self._some.wait()
+                finally:
+                    self._hungry = False
 
     def take(self) -> Taken | None:
         """The next record if it is here already."""
@@ -116,11 +131,15 @@ class Member:
         """`next` gives no more records."""
         self._stopping = True
         self._some.set()
+        self._asked.set()
 
     async def commit(self, taken: Taken) -> None:
         """Commits the cursor behind this record, and returns when the server has it."""
         taken.mark_done()
-        await asyncio.to_thread(self._commit_one, taken.hold)
+        future: Future[None] = Future()
+        self._commits.append((taken.hold, future))
+        self._asked.set()
+        await asyncio.wrap_future(future)
 
     async def close(self) -> None:
         """Commits what is done and leaves the group. Cancelling forgets the wait; the thread ends by itself."""
@@ -138,15 +157,32 @@ class Member:
             self._fail(error)
         except KafkaException as error:
             self._fail(mapped(error.args[0], f"read stream {self.stream!r} as group {self.group!r}", self.stream))
+        except Exception as error:  # noqa: BLE001  a thread has nobody else to tell
+            self._fail(error)
         while not self._stopping:  # failed: stay a member until the program has seen it and closes
             with contextlib.suppress(KafkaException, HeadwaterError):
+                self._serve()
                 self._consumer.poll(SDK_POLL_SECONDS)
         self._leave()
 
     def _subscribe(self) -> None:
         self._consumer.subscribe(
-            [self.stream], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._assignment_lost
+            [self.stream],
+            on_assign=self._guarded(self._assigned),
+            on_revoke=self._guarded(self._revoked),
+            on_lost=self._guarded(self._assignment_lost),
         )
+
+    def _guarded(self, callback: Callable[[list[TopicPartition]], None]) -> Callable[..., None]:
+        """What a callback raises is raised after the poll: on its way through the library it would be mangled."""
+
+        def guarded(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            try:
+                callback(partitions)
+            except Exception as error:  # noqa: BLE001  raised by `_turn`
+                self._raised = error
+
+        return guarded
 
     def _turn(self) -> None:
         """One look for records, within `SDK_POLL_SECONDS`."""
@@ -154,10 +190,27 @@ class Member:
             self._join_elsewhere()
         if self._ahead.full and not self._ahead.room.wait(_PATIENCE_SECONDS):
             self._wait_paused()
-        message = self._consumer.poll(SDK_POLL_SECONDS)
+        self._serve()
+        busy = not self._hungry and self._joined.is_set()
+        message = self._consumer.poll(0 if busy else SDK_POLL_SECONDS)
+        if self._raised is not None:
+            raise self._raised
         if message is not None:
-            messages = [message, *self._consumer.consume(_CHUNK_RECORDS, 0)]
-            self._sort_out(messages)
+            self._sort_out([message, *self._consumer.consume(_CHUNK_RECORDS, 0)])
+        elif busy:
+            self._asked.wait(SDK_POLL_SECONDS / 2)
+            self._asked.clear()
+
+    def _serve(self) -> None:
+        """What the program asked for, and what is due."""
+        while self._commits:
+            hold, future = self._commits.popleft()
+            try:
+                self._commit_one(hold)
+            except HeadwaterError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(None)
         if self._commit_seconds is not None and time.monotonic() >= self._commit_at:
             self._commit_done()
 
@@ -174,11 +227,13 @@ class Member:
         paused = self._consumer.assignment()
         self._consumer.pause(paused)
         while not self._stopping and not self._ahead.room.is_set():
-            message = self._consumer.poll(SDK_POLL_SECONDS)
+            self._serve()
+            message = self._consumer.poll(0)
             if message is not None:
                 self._sort_out([message])
-            if self._commit_seconds is not None and time.monotonic() >= self._commit_at:
-                self._commit_done()
+            else:
+                self._asked.wait(SDK_POLL_SECONDS / 2)
+                self._asked.clear()
         mine = {one.partition for one in self._consumer.assignment()}
         self._consumer.resume([one for one in paused if one.partition in mine])
 
@@ -214,7 +269,7 @@ class Member:
 
     # --- rebalances, in the thread, inside of poll -------------------------------------------
 
-    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _assigned(self, partitions: list[TopicPartition]) -> None:
         self._holds = {}
         places = [TopicPartition(self.stream, one.partition) for one in partitions]
         cursors = self._cursors(places) if places else []
@@ -235,7 +290,7 @@ class Member:
             if partition not in self._holds:
                 hold.end("its partition went to another member")
         self._given_back = {}
-        consumer.assign(cursors)
+        self._consumer.assign(cursors)
         self._wake(self._joined)
 
     def _begin(self, place: TopicPartition) -> None:
@@ -261,13 +316,13 @@ class Member:
                 raise mapped(reason, f"read the cursors of group {self.group!r}", self.stream)
             time.sleep(SDK_POLL_SECONDS)
 
-    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _revoked(self, partitions: list[TopicPartition]) -> None:
         self._ahead.drop()
         self._ahead.idle.wait(self._release_seconds)
         self._commit_done()
         self._given_back, self._holds = self._holds, {}
 
-    def _assignment_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def _assignment_lost(self, partitions: list[TopicPartition]) -> None:
         """The group went on without us, or the stream was deleted: what we know of positions counts no more."""
         self._ahead.drop()
         self._forget("the group went on without this member")
@@ -364,13 +419,14 @@ class Member:
             return True  # nobody to ask: not known to be gone
         return found.error is None
 
-    def _fail(self, error: HeadwaterError) -> None:
+    def _fail(self, error: Exception) -> None:
         self._error = error
         self._wake(self._some)
         self._wake(self._joined)
 
     def _leave(self) -> None:
         with contextlib.suppress(KafkaException, HeadwaterError):
+            self._serve()
             self._commit_done()
         with contextlib.suppress(KafkaException, HeadwaterError, RuntimeError):
             self._consumer.close()

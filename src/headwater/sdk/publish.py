@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from headwater.config import SDK_ANSWER_SECONDS, SDK_PARTITIONS_AGE_SECONDS, SDK_POLL_SECONDS
 from headwater.errors import HeadwaterError, InvalidOption, InvalidValue, PublishFailed
 from headwater.model import Receipt, bytes_of
-from headwater.sdk.border import MISSING, in_thread, mapped, not_found, writer_options
+from headwater.sdk.border import MISSING, in_thread, mapped, not_found, persist, writer_options
 from headwater.sdk.codec import Codec, codec_of
 from headwater.sdk.declare.outgoing import HeadersLike, Outgoing
 from headwater.sdk.partitioner import RoundRobin, murmur2
@@ -161,11 +161,14 @@ class Publisher:
     async def _look_again(self, name: str) -> None:
         """The library remembers a stream as gone: unless it really is, make it look, since it would not by itself."""
         self._partitions.pop(name, None)
+        doing = f"publish to stream {name!r}"
         deadline = time.monotonic() + SDK_ANSWER_SECONDS
         while time.monotonic() < deadline:
             count = await self._ask(name)
-            look = asyncio.to_thread(self._producer.list_topics, name, SDK_ANSWER_SECONDS)
-            found = (await in_thread(f"publish to stream {name!r}", look)).topics[name]
+            seen = await persist(
+                lambda: in_thread(doing, asyncio.to_thread(self._producer.list_topics, name, SDK_ANSWER_SECONDS))
+            )
+            found = seen.topics[name]
             if found.error is None and len(found.partitions) >= count:
                 return
         raise not_found(name)

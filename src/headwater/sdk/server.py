@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, New
 from headwater.config import CLUSTER_ID_PREFIX, SDK_ANSWER_SECONDS
 from headwater.errors import ConnectionFailed, InvalidReplicationFactor, StreamDiffers, StreamExists
 from headwater.model import stream_name
-from headwater.sdk.border import MISSING, answered, client_options, in_thread, mapped, not_found, unreachable
+from headwater.sdk.border import MISSING, answered, client_options, in_thread, mapped, not_found, persist, unreachable
 from headwater.sdk.declare.options import StreamOptions, raw_configs
 from headwater.sdk.describe import PartitionDescription, StreamDescription
 
@@ -71,7 +71,9 @@ class Server:
 
     async def names(self) -> list[str]:
         doing = "list the streams"
-        found = await in_thread(doing, asyncio.to_thread(self._admin.list_topics, timeout=SDK_ANSWER_SECONDS))
+        found = await persist(
+            lambda: in_thread(doing, asyncio.to_thread(self._admin.list_topics, timeout=SDK_ANSWER_SECONDS))
+        )
         return sorted(name for name in found.topics if not name.startswith(_INTERNAL))
 
     async def create(self, name: str, options: StreamOptions) -> None:
@@ -153,18 +155,11 @@ class Server:
         if found is None:
             raise not_found(name)
         places = [TopicPartition(name, partition.id) for partition in found.partitions]
-        earliest: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-        latest: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        starts = self._admin.list_offsets(dict.fromkeys(places, earliest))
-        ends = self._admin.list_offsets(dict.fromkeys(places, latest))
-        doing = f"describe stream {name!r}"
+        starts = await self._offsets(name, places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = await self._offsets(name, places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         partitions = [
-            PartitionDescription(
-                index=place.partition,
-                start=(await answered(starts[place], doing, stream=name)).offset,
-                end=(await answered(ends[place], doing, stream=name)).offset,
-            )
-            for place in places
+            PartitionDescription(index=place.partition, start=start, end=end)
+            for place, start, end in zip(places, starts, ends, strict=True)
         ]
         entries = await self._entries(name)
         configs = {key: entry.value or "" for key, entry in entries.items()}
@@ -179,6 +174,13 @@ class Server:
             created=_time(configs.get("headwater.created.ms")),
             updated=_time(configs.get("headwater.updated.ms")),
         )
+
+    async def _offsets(self, name: str, places: list[TopicPartition], which: Any) -> list[int]:
+        async def ask() -> list[int]:
+            futures = self._admin.list_offsets(dict.fromkeys(places, which))
+            return [(await answered(futures[one], f"describe stream {name!r}", stream=name)).offset for one in places]
+
+        return await persist(ask)
 
     async def _configs(self, name: str) -> dict[str, str]:
         return {key: entry.value or "" for key, entry in (await self._entries(name)).items()}
