@@ -25,7 +25,8 @@ Place = tuple[str, int, int, int]  # stream id, epoch, partition, offset
 
 def read_log() -> tuple[dict[Place, bytes], dict[tuple[int, int], str]]:
     """Every record of the stream by its place, and the writer's number of each."""
-    topic_id = AdminClient(SERVER).describe_topics(TopicCollection(["orders"]))["orders"].result().topic_id
+    admin = AdminClient(SERVER)
+    topic_id = admin.describe_topics(TopicCollection(["orders"]))["orders"].result().topic_id
     high, low = topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()
     stream_id = f"{high & (1 << 64) - 1:016x}{low & (1 << 64) - 1:016x}"
     reader = Consumer({**SERVER, "group.id": "demo-check", "enable.auto.commit": False, "enable.partition.eof": True})
@@ -50,7 +51,7 @@ def read_log() -> tuple[dict[Place, bytes], dict[tuple[int, int], str]]:
 def read_table(name: str) -> list[dict[str, Any]]:
     lake = Path(".headwater/lake").resolve()
     catalog = load_catalog(
-        "check", type="sql", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}/warehouse"
+        "headwater", type="sql", uri=f"sqlite:///{lake}/catalog.db", warehouse=f"file://{lake}/warehouse"
     )
     return catalog.load_table(f"headwater.{name}").scan().to_arrow().to_pylist()
 

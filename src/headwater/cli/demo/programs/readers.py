@@ -7,6 +7,8 @@ import json
 import sys
 from collections import Counter
 
+from shop import orders
+
 import headwater
 from headwater import Record, Stream
 
@@ -18,6 +20,7 @@ async def main(count: int) -> None:
     by_member: Counter[str] = Counter()
     complete = asyncio.Event()
     async with headwater.connect() as hw:
+        await orders.create()  # whoever comes first
         for member in ("ada", "bob", "cleo"):
 
             async def show(record: Record[bytes], member: str = member) -> None:
