@@ -56,13 +56,13 @@ class Meta:
         try:
             self._writing = open_database(path)
         except StorageFailed:
-            if not self.give_up_reserve():  # opening needs a few pages too, and a full disk must still start
+            if not self._give_up_reserve():  # opening needs a few pages too, and a full disk must still start
                 raise
             self._writing = open_database(path)
         self._reading = connect(path)
         self._read_lock = threading.Lock()
         self._keep_reserve()
-        self._writer = Writer(self._writing, make_room=self.give_up_reserve)
+        self._writer = Writer(self._writing, make_room=self._give_up_reserve)
 
     @classmethod
     def open(cls, directory: Path) -> Self:
@@ -273,9 +273,9 @@ class Meta:
             finally:
                 os.close(descriptor)
         except OSError:
-            self.give_up_reserve()
+            self._give_up_reserve()
 
-    def give_up_reserve(self) -> bool:
+    def _give_up_reserve(self) -> bool:
         """Frees a little room on a full disk; whether there was some to free."""
         try:
             self._reserve.unlink()

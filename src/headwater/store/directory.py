@@ -7,6 +7,7 @@ parent's. Clients only look at the directory lock for an instant (`holder`), so 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -174,9 +175,23 @@ def address(data: str | Path) -> Address | None:
 
 
 def write_address(data: str | Path, where: Address) -> None:
-    """Replaces the address whole: a reader sees the old one or the new one, also after a power cut."""
-    facts = {"kind": where.kind, "host": where.host, "port": where.port, "pid": where.pid}
-    _replace(Path(data) / "address", json.dumps(facts) + "\n")
+    """Replaces the address whole: a reader sees the old one or the new one, also after a power cut.
+
+    On a full disk it is written over the old one, which has its place: a start must still get through.
+    """
+    path = Path(data) / "address"
+    text = json.dumps({"kind": where.kind, "host": where.host, "port": where.port, "pid": where.pid}) + "\n"
+    try:
+        try:
+            _replace(path, text)
+        except OSError as why:
+            if why.errno != errno.ENOSPC:
+                raise
+            _overwrite(path, text)
+    except OSError as why:
+        raise InvalidSetting(
+            f"the address cannot be written to {path} ({why}): correct that, or choose --data"
+        ) from why
 
 
 def _check_format(data: str) -> None:
@@ -210,6 +225,15 @@ def _replace(path: Path, text: str) -> None:
     new.replace(path)
     descriptor = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _overwrite(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, text.encode().ljust(os.fstat(descriptor).st_size), 0)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -15,7 +15,6 @@ A partition is opened when it is first asked for: a start reads one table, not e
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import secrets
@@ -102,12 +101,7 @@ class Store:
     def announce(self, kind: directory.Kind, host: str, port: int) -> None:
         """Writes where this process answers, for clients that find the broker by its directory."""
         where = directory.Address(kind=kind, host=host, port=port, pid=os.getpid())
-        try:
-            directory.write_address(self.settings.data, where)
-        except OSError as why:
-            if why.errno != errno.ENOSPC or not self._meta.give_up_reserve():
-                raise
-            directory.write_address(self.settings.data, where)
+        directory.write_address(self.settings.data, where)
 
     # --- streams ---------------------------------------------------------------------------------
 

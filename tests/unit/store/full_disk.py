@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headwater.config import Settings
 from headwater.errors import StorageFailed
-from headwater.model import Cursor, Offset, StreamName
+from headwater.model import Cursor, GroupName, Offset, StreamName
 from headwater.store import Store, directory
 from tests.unit.store.test_store import GROUP, NOW, append, create, files_of, place_of, values
 
@@ -29,29 +29,35 @@ def fill(disk: Path) -> Path:
 
 def commit_until_refused(store: Store, place) -> None:
     """Uses up what room meta.db has left in its own files."""
-    for number in range(100_000):
-        cursor = Cursor(offset=Offset(number), metadata="m" * 4000, committed_ms=NOW)
-        try:
-            store.commit_cursors(GROUP, {place: cursor}).result(10)
-        except StorageFailed:
-            return
-    raise AssertionError("the disk did not get full")
+    for size in (4000, 0):
+        for number in range(100_000):
+            cursor = Cursor(offset=Offset(number), metadata="m" * size, committed_ms=NOW)
+            try:
+                store.commit_cursors(GROUP, {place: cursor}).result(10)
+            except StorageFailed:
+                break
+        else:
+            raise AssertionError("the disk did not get full")
 
 
 def until_killed(disk: Path) -> None:
     """Fills the disk, does what must get through, and ends without closing anything."""
     store = Store.open(Settings(data=str(disk / "data")))
     kept, gone = create(store, "kept"), create(store, "gone")
+    store.announce("served", "127.0.0.1", 30_000)
     for entry in (kept, gone):
         append(store.partition(place_of(entry)), b"one")
+    for number in range(50):
+        group = GroupName(f"{number} reads what will be deleted, so that a delete has pages to write")
+        store.commit_cursors(group, {place_of(gone): Cursor(offset=Offset(1), metadata="m" * 1000)}).result(10)
     fill(disk)
     commit_until_refused(store, place_of(kept))
     fill(disk)
     assert values(store.partition(place_of(kept))) == [b"one"]
-    store.announce("served", "127.0.0.1", 9092)
     store.delete(StreamName("gone")).result(10)
     assert files_of(store, gone) == []
     fill(disk)
+    store.announce("served", "127.0.0.1", 9092)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -62,7 +68,9 @@ def started_again(disk: Path) -> None:
     kept = store.streams()[0]
     partition = store.partition(place_of(kept))
     assert values(partition) == [b"one"]
-    assert directory.address(settings.data) is not None
+    where = directory.address(settings.data)
+    assert where is not None
+    assert where.port == 9092
     (disk / "filler").unlink()
     append(partition, b"two")
     store.commit_cursors(GROUP, {place_of(kept): Cursor(offset=Offset(1))}).result(10)
