@@ -40,14 +40,20 @@ def commit(catalog: Any, target: Target, written: Iterable[Written], advances: M
     Raises AlreadyLanded, with nothing changed, if any token is not what `advances` say was seen. Commits that others
     make to the table meanwhile are no conflict as long as the tokens stand.
     """
+    for place, advance in advances.items():
+        if advance.seen and advance.to.end <= advance.seen.end:
+            raise LandingRefused(
+                f"{place}: landing moves a token forward, and this is {advance.seen} to {advance.to}: "
+                "this is a defect: report it"
+            )
     mine = [one for one in written if one.table == target.table]
     for one in mine:
-        advance = advances.get(one.place)
-        start = advance.seen.end if advance and advance.seen else 0
-        if advance is None or not start <= one.first_offset <= one.last_offset < advance.to.end:
+        step = advances.get(one.place)
+        start = step.seen.end if step and step.seen else 0
+        if step is None or not start <= one.first_offset <= one.last_offset < step.to.end:
             raise LandingRefused(
                 f"{one.path} holds {one.place} {one.first_offset} to {one.last_offset}, and the token would move "
-                f"{advance}: this is a defect: report it"
+                f"{step}: this is a defect: report it"
             )
     return _swap(catalog, target, mine, advances)
 

@@ -121,7 +121,9 @@ class Lake:
         written: list[Written] = self.write(batch, where, {name: one.end if one else 0 for name, one in seen.items()})
         to = Landed(end=batch[-1].offset + 1 if end is None else end, epoch=batch[-1].epoch)
         for one in (self.table, self.dead):
-            commit(self.catalog, one, written, {where: Advance(seen=seen[one.table], to=to)})
+            before = seen[one.table]
+            if before is None or before.end < to.end:  # else the other table was behind, and this one has it all
+                commit(self.catalog, one, written, {where: Advance(seen=before, to=to)})
         return written
 
     def token(self, target: Any, where: Place | None = None) -> Landed | None:

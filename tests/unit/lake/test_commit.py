@@ -90,6 +90,15 @@ def test_files_must_lie_in_the_advance(lake):
             commit(lake.catalog, lake.table, written, advances)
 
 
+def test_landing_never_takes_a_token_back(lake):
+    """Only `move` goes back: an advance that would is a defect, and changes nothing."""
+    lake.land(records(0, 10))
+    for end in (10, 4):
+        with pytest.raises(LandingRefused, match="moves a token forward"):
+            commit(lake.catalog, lake.table, [], {place(): Advance(seen=at(10), to=at(end))})
+    assert lake.token(lake.table) == at(10)
+
+
 def test_a_lost_tail_lands_again(lake):
     """Where the log was cut behind the token, `move` takes it back, and the new records with old offsets land."""
     lake.land(records(0, 10))
