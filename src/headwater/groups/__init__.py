@@ -17,7 +17,7 @@ phases.py (the rebalance itself), group.py, ledger.py, timers.py.
 """
 
 from headwater.groups.answers import Answer, Identity, Join, Joined, Joiner, Protocol, Refused, Sync, Synced, Token
-from headwater.groups.coordinator import Coordinator, check_group_name
+from headwater.groups.coordinator import Coordinator
 from headwater.groups.ledger import Limits
 from headwater.groups.states import Event, State
 
@@ -36,5 +36,4 @@ __all__ = [
     "Sync",
     "Synced",
     "Token",
-    "check_group_name",
 ]

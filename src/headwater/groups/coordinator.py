@@ -40,7 +40,7 @@ class Coordinator:
         group: Group | None = None
         try:
             self._check_running()
-            check_group_name(join.group)
+            _check_group_name(join.group)
             self._check_session_timeout(join)
             group = self._find_to_join(join)
             self._check_size(group, join.who)
@@ -163,7 +163,7 @@ class Coordinator:
 
     def _find_of_member(self, name: GroupName) -> Group:
         self._check_running()
-        check_group_name(name)
+        _check_group_name(name)
         group = self._groups.get(name)
         if group is None:
             raise UnknownMember("the group has no members (any more): join again without a member id")
@@ -195,7 +195,7 @@ class Coordinator:
             self._forgettable.pop(group.name, None)
 
 
-def check_group_name(name: GroupName) -> None:
+def _check_group_name(name: GroupName) -> None:
     if not name:
         raise InvalidGroupName("a group's name is empty: give it one")
     if len(name) > GROUP_NAME_CHARS_MAX:

@@ -72,7 +72,8 @@ class Member:
         ]
         fields = {
             "group_id": self.group, "member_id": self.member_id, "generation_id": self.generation,
-            "assignments": assignments, "group_instance_id": self.instance, **fields,
+            "assignments": assignments, "group_instance_id": self.instance, "protocol_type": "consumer",
+            "protocol_name": "range", **fields,
         }  # fmt: skip
         self.raw.send("sync_group", self.versions["sync_group"], **fields)
 

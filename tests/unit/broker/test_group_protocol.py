@@ -39,13 +39,10 @@ def test_the_coordinator_is_this_broker(raw: Raw, server, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 6])
-@pytest.mark.parametrize(
-    ("key_type", "code"), [(1, NO_TRANSACTIONS), (2, INVALID_REQUEST), (7, INVALID_REQUEST), (0, INVALID_GROUP)]
-)
+@pytest.mark.parametrize(("key_type", "code"), [(1, NO_TRANSACTIONS), (2, INVALID_REQUEST), (7, INVALID_REQUEST)])
 def test_other_coordinators_are_refused_by_name(raw: Raw, version: int, key_type: int, code: int) -> None:
-    """Transactions and share groups are not served, other types do not exist, and a group has a name."""
-    key = "" if key_type == 0 else "k"
-    answer = raw.ask("find_coordinator", version, key=key, coordinator_keys=[key], key_type=key_type)
+    """Transactions and share groups are not served, and other types do not exist."""
+    answer = raw.ask("find_coordinator", version, key="k", coordinator_keys=["k"], key_type=key_type)
     one = answer.coordinators[0] if version >= 4 else answer
     assert (one.error_code, one.node_id, one.port) == (code, -1, -1)
     assert one.error_message
@@ -125,8 +122,9 @@ def test_members_of_the_past_are_refused(server) -> None:
         assert member.sync(generation_id=7).error_code == ILLEGAL_GENERATION
         assert member.sync(protocol_type="connect").error_code == INCONSISTENT
         assert member.sync(protocol_name="sticky").error_code == INCONSISTENT
+        assert member.sync(protocol_name=None).error_code == INCONSISTENT
         assert member.sync(group_id="nobody's").error_code == UNKNOWN_MEMBER
-        assert bytes(member.sync(protocol_type="consumer", protocol_name="range").assignment)
+        assert bytes(member.sync().assignment)
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 5])

@@ -12,8 +12,6 @@ from __future__ import annotations
 from headwater.broker.context import Context
 from headwater.broker.server import NODE_ID
 from headwater.errors import InvalidRequest, TransactionsNotServed, WireError
-from headwater.groups import check_group_name
-from headwater.model import GroupName
 from headwater.wire.messages.find_coordinator import Coordinator, Request, Response
 
 MANY_FROM = 4
@@ -34,18 +32,17 @@ async def handle(request: Request, context: Context) -> Response:
 
 def _find(key: str, key_type: int, context: Context) -> Coordinator:
     try:
-        _check(key, key_type)
+        _check(key_type)
     except WireError as why:
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=why.code, error_message=str(why))
     host, port = context.broker.advertised
     return Coordinator(key=key, node_id=NODE_ID, host=host, port=port, error_message=None)
 
 
-def _check(key: str, key_type: int) -> None:
+def _check(key_type: int) -> None:
     if key_type == TRANSACTION:
         raise TransactionsNotServed("transactions are not served: leave out transactional.id")
     if key_type == SHARE:
         raise InvalidRequest("share groups are not served: read with an ordered group")
     if key_type != GROUP:
         raise InvalidRequest(f"there is no coordinator of type {key_type}: 0 is a group's")
-    check_group_name(GroupName(key))
