@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from random import Random
 
 import pytest
 
@@ -149,6 +150,25 @@ def test_readers_and_writers_do_not_wait_for_a_flush(flusher) -> None:
     assert partition.check() == []
 
 
+def test_what_recovery_found_is_durable(disk, idle) -> None:
+    """After a kill the records are only in the kernel: opening flushes them before it calls them durable."""
+    append(opened(disk, idle, sync=True), batch(b"a"))
+    partition = opened(disk, idle, 1, sync=True)
+    assert (partition.durable, partition.high_watermark) == (1, 1)
+    assert values(opened(disk.crash(), idle, 2, sync=True)) == [b"a"]
+
+
+def test_names_that_a_killed_process_made_are_flushed(disk, idle) -> None:
+    """It may have been killed between making a file and flushing its directory: the next one's acks rest on that too."""
+    disk.fail_write(3)  # the first two are the checkpoint's
+    assert isinstance(opened(disk, idle, sync=True).append([batch()])[0], StorageFailed)
+    partition = opened(disk, idle, 1, sync=True)
+    append(partition, batch(b"a"))
+    partition.flush()
+    assert partition.durable == 1
+    assert values(opened(disk.crash(), idle, 2)) == [b"a"]
+
+
 # --- failing -------------------------------------------------------------------------------------
 
 
@@ -165,6 +185,19 @@ def test_a_failed_write_is_cut_back_and_may_be_tried_again(disk, idle, how) -> N
     assert partition.check() == []
     assert append(partition, batch(b"b")) == [(1, 2, False)]
     assert values(opened(disk, idle, 1)) == [b"a", b"b"]
+
+
+def test_what_was_refused_does_not_come_back(idle) -> None:
+    """A short write that held a whole batch is cut back for good: no power cut brings it back behind what was acked."""
+    for seed in range(40):
+        disk = FaultyFiles()
+        partition = opened(disk, idle)
+        append(partition, batch(b"a"))
+        partition.flush()
+        disk.fail_write(1, "short")
+        assert isinstance(partition.append([batch(b"b"), batch(b"c")])[0], StorageFailed)
+        partition.close()
+        assert values(opened(disk.crash(Random(seed)), idle, 1)) == [b"a"]
 
 
 def test_a_full_disk_recovers_when_there_is_room(disk, idle) -> None:
