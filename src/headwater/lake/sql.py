@@ -1,13 +1,12 @@
 """SQL over landed tables: DuckDB computes, pyiceberg reads.
 
 pyiceberg's readers know about deletes and renamed columns; DuckDB on the bare files would not, and answer wrongly. A
-table is read anew for each place in the query that names it (a reader of batches can be read once), and only in the
-columns that the query needs: DuckDB is first asked for its plan.
+table is read anew for each place in the query that names it (a reader of batches can be read once), and only as far as the query
+needs it: DuckDB is first asked for its plan.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import pyarrow as pa
 from headwater import config
 from headwater.errors import NotInstalled, QueryFailed, TableNotFound
 from headwater.lake.catalog import NAMESPACE, load_table, table_names
+from headwater.lake.plan import Needs, needs_of
 
 # What answers by a table's columns, and not only by those that its plan reads.
 _NEEDS_ALL = re.compile(
@@ -82,12 +82,15 @@ def _named_in(duckdb: Any, query: str, there: Iterable[str]) -> list[str]:
 class _Scan:
     """A table as DuckDB asks for it: once for its columns, and for a new reader each time it is read."""
 
-    def __init__(self, table: Any, needed: set[str] | None) -> None:
+    def __init__(self, table: Any, needs: Needs | None) -> None:
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
         names = [one.name for one in table.schema().fields]
-        chosen = names if needed is None else [one for one in names if one in needed] or _cheapest(names)
-        self._scan = table.scan(selected_fields=tuple(chosen))
+        if needs is None:
+            self._scan = table.scan()
+        else:
+            chosen = [one for one in names if one in needs.columns] or _cheapest(names)
+            self._scan = table.scan(row_filter=needs.filter_on(table.schema()), selected_fields=tuple(chosen))
         self._schema: pa.Schema = schema_to_pyarrow(self._scan.projection(), include_field_ids=False)
 
     def __arrow_c_schema__(self) -> Any:
@@ -120,9 +123,9 @@ def _connected(duckdb: Any, scans: Mapping[str, _Scan]) -> Any:
 
 
 def _narrowed(duckdb: Any, connection: Any, tables: Mapping[str, Any], query: str) -> Any:
-    """The same tables with only the columns that the query needs, unless it would mean something else then."""
-    needed = _columns_needed(connection, query)
-    narrow = _connected(duckdb, {name: _Scan(table, needed) for name, table in tables.items()})
+    """The same tables with only what the query needs of them, unless it would mean something else then."""
+    needs = needs_of(connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall()[0][1])
+    narrow = _connected(duckdb, {name: _Scan(table, needs) for name, table in tables.items()})
     try:
         same = _described(narrow, query) == _described(connection, query)
     except duckdb.BinderException:
@@ -132,19 +135,6 @@ def _narrowed(duckdb: Any, connection: Any, tables: Mapping[str, Any], query: st
 
 def _described(connection: Any, query: str) -> list[Any]:
     return list(connection.execute(f"DESCRIBE {query}").fetchall())
-
-
-def _columns_needed(connection: Any, query: str) -> set[str]:
-    """The columns that DuckDB's plan reads, of all tables together."""
-    plan = json.loads(connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall()[0][1])
-    found: set[str] = set()
-    steps = list(plan)
-    while steps:
-        step = steps.pop()
-        steps += step.get("children", ())
-        said = step.get("extra_info", {}).get("Projections", ())
-        found.update([said] if isinstance(said, str) else said)
-    return found
 
 
 def _fetched(duckdb: Any, result: Any) -> Iterator[tuple[Any, ...]]:

@@ -5,6 +5,8 @@ import pytest
 from headwater import config
 from headwater.errors import QueryFailed, TableNotFound
 from headwater.lake import sql
+from headwater.lake.plan import needs_of
+from headwater.lake.sql import _connected, _duckdb, _Scan
 from tests.unit.lake.models import place, records
 
 
@@ -57,6 +59,41 @@ def test_a_query_means_the_same_with_fewer_columns_read(filled, query, columns):
     """That only the needed columns are read is not seen in any answer."""
     assert len(ask(filled, query)[0]) == columns
     assert len(ask(filled, "DESCRIBE orders")[1]) == 10
+
+
+@pytest.mark.parametrize(
+    ("where", "numbers", "taken"),
+    [
+        ("_offset = 7", [7], 1),
+        ("_offset = 7 AND id = '(n = 5)'", [], 1),
+        ("n > 3 AND n <= 6 AND id <> 'x'", [4, 5, 6], 2),
+        ("n > 16 OR n < 2", [0, 1, 17, 18, 19], 0),
+        ("NOT (n > 2)", [0, 1, 2], 1),
+        ("n > 17.5", [18, 19], 0),
+        ("n BETWEEN 18 AND 30", [18, 19], 2),
+        ("_timestamp > '2020-01-01' AND _timestamp < '2021-01-01'", [], 2),
+        ("_timestamp >= TIMESTAMPTZ '2026-01-01 00:00:00.5+02' AND n = 4", [4], 2),
+        ("id = '(n = 5) AND (n = 6)'", [], 0),
+        ("_timestamp > '2026-09-21 14:13:19.9' AND _timestamp < '2026-09-21 14:13:20.1' AND n < 2", [0, 1], 3),
+        ("_key IS NULL AND n = 4", [4], 1),
+    ],
+)
+def test_a_filter_leaves_out_what_it_may(filled, where, numbers, taken):
+    """What a query does not want is not read where that can be told, and the answer is always the same."""
+    query = f"SELECT n FROM orders WHERE {where} ORDER BY n"
+    assert [row[0] for row in ask(filled, query)[1]] == numbers
+    connection = _connected(_duckdb(), {"headwater.orders": _Scan(filled.catalog.load_table("headwater.orders"), None)})
+    needs = needs_of(connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall()[0][1])
+    assert len(needs.comparisons) == taken
+
+
+def test_files_that_a_filter_excludes_are_not_read(filled):
+    """A look for one offset reads the file that holds it, and no other."""
+    filled.land(records(20, 40))
+    gone = [one for one in filled.directory.rglob("*.parquet") if "orders/data" in str(one) and "-20-" not in one.name]
+    for one in gone:
+        one.unlink()
+    assert ask(filled, "SELECT n FROM orders WHERE _offset = 25")[1] == [(25,)]
 
 
 def test_deletes_and_renames_are_honoured(filled):
