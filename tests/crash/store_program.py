@@ -4,6 +4,7 @@ prepare    two streams, `keep` and `gone`, two partitions each, with records and
 delete     deletes `gone`, with two of its partitions open
 open       starts, and waits until nothing is half-deleted any more
 write      appends to `keep` and prints `acked N` after each ack, until it is killed
+churn      creates, deletes, appends and commits at random, and says before and after each what it does, until killed
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from itertools import count
+from random import Random
 
 from headwater.batch import BatchRecord, encode, parse
 from headwater.config import Settings
@@ -73,10 +75,40 @@ def write(store: Store) -> None:
         sys.stdout.flush()
 
 
+def churn(store: Store) -> None:
+    """The value of a record is its offset, so that a reader knows what should be there."""
+    random = Random()
+    while True:
+        name = random.choice("abc")
+        entry = store.stream(name)
+        if entry is None:
+            entry = store.create(name, 2, {}, NOW_MS).result()
+            say("created", entry)
+        elif random.random() < 0.05:
+            say("deleting", entry)
+            store.delete(entry.id).result()
+            say("deleted", entry)
+            continue
+        index = random.randrange(2)
+        partition = store.partition(place_of(entry, index))
+        if random.random() < 0.5:
+            append(partition, b"%d" % partition.end)
+            say("appended", entry, index, partition.end)
+        else:
+            say("committing", entry, index, partition.end)
+            store.commit_cursors(GROUP, {place_of(entry, index): Cursor(offset=partition.end)}).result()
+            say("committed", entry, index, partition.end)
+
+
+def say(what: str, entry: StreamEntry, *numbers: int) -> None:
+    sys.stdout.write(" ".join([what, entry.id.hex(), *map(str, numbers)]) + "\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
     data, step = sys.argv[1:]
     store = Store.open(Settings(data=data, segment_bytes=SEGMENT_BYTES, flush_ms=5))
-    {"prepare": prepare, "delete": delete, "open": wait_until_freed, "write": write}[step](store)
+    {"prepare": prepare, "delete": delete, "open": wait_until_freed, "write": write, "churn": churn}[step](store)
     store.close()
 
 

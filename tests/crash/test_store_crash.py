@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -17,7 +18,7 @@ from headwater.batch import decode, parse
 from headwater.config import Settings
 from headwater.log import Partition
 from headwater.meta import StreamEntry
-from headwater.model import Offset
+from headwater.model import Offset, PartitionIndex
 from headwater.store import Store
 from tests.crash.store_program import GROUP, NOW_MS, SEGMENT_BYTES, append, place_of, wait_until_freed
 
@@ -148,7 +149,7 @@ def acked_until_killed(data: Path, *, seed: int) -> int:
         [sys.executable, "-m", "tests.crash.store_program", str(data), "write"], stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None
-    stop_at, count = random.Random(seed).randrange(200, 3000), 0
+    stop_at, count = Random(seed).randrange(200, 3000), 0
     for line in child.stdout:
         count = int(line.split()[1]) + 1
         if count == stop_at:
@@ -169,3 +170,66 @@ def check_acked(data: Path, count: int) -> None:
         assert len(found) >= count
         assert partition.check() == []
         assert store.cursors(GROUP)[place_of(keep, 0)].offset == 2
+
+
+@dataclass(slots=True)
+class Said:
+    """What a killed process said that it did, or was about to do."""
+
+    created: set[str] = field(default_factory=set)
+    deleting: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    appended: dict[tuple[str, int], int] = field(default_factory=dict)
+    committing: dict[tuple[str, int], int] = field(default_factory=dict)
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def note(self, line: str) -> None:
+        what, stream, *numbers = line.split()
+        if numbers:
+            getattr(self, what)[stream, int(numbers[0])] = int(numbers[1])
+        else:
+            getattr(self, what).add(stream)
+
+
+@pytest.mark.parametrize("rounds", [4, pytest.param(100, marks=pytest.mark.long)])
+def test_whatever_was_answered_holds_after_a_kill_at_any_moment(tmp_path: Path, rounds: int) -> None:
+    """Creates, deletes, appends and commits at random, killed and started again and again: no answer is taken back."""
+    said, seed = Said(), int.from_bytes(os.urandom(4))
+    print("seed", seed)  # noqa: T201
+    random = Random(seed)
+    for _ in range(rounds):
+        churn_until_killed(tmp_path, said, lines=random.randrange(1, 600))
+        with opened(tmp_path) as store:
+            wait_until_freed(store)
+            check_said(store, said, tmp_path)
+
+
+def churn_until_killed(data: Path, said: Said, *, lines: int) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.crash.store_program", str(data), "churn"], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    for number, line in enumerate(child.stdout):
+        if line.endswith("\n"):
+            said.note(line)
+        if number == lines:
+            child.kill()
+    assert child.wait() == KILLED
+    child.stdout.close()
+
+
+def check_said(store: Store, said: Said, data: Path) -> None:
+    living = {entry.id.hex(): entry for entry in store.streams()}
+    assert said.created - said.deleting <= living.keys()
+    assert not said.deleted & living.keys()
+    assert {path.name for path in (data / "streams").glob("*/*")} <= living.keys()
+    cursors = {(place[0].hex(), place[1]): cursor.offset for place, cursor in store.cursors(GROUP).items()}
+    assert {stream for stream, _ in cursors} <= living.keys()
+    for stream, entry in living.items():
+        for index in range(2):
+            place = (stream, PartitionIndex(index))
+            partition = store.partition(place_of(entry, index))
+            assert values(partition) == [b"%d" % offset for offset in range(partition.end)]
+            assert partition.end >= said.appended.get(place, 0)
+            assert partition.check() == []
+            assert cursors.get(place, 0) in {said.committed.get(place, 0), said.committing.get(place, 0)}

@@ -51,6 +51,7 @@ class Store:
         self._files = files
         self._lock = lock
         self._meta = meta
+        self._closed = False
         boot = meta.boot(CLUSTER_ID_PREFIX + secrets.token_hex(6))
         self.epoch: Epoch = boot.epoch
         self.cluster_id: str = boot.cluster_id
@@ -84,8 +85,11 @@ class Store:
     def close(self) -> None:
         """Finishes what was begun, checkpoints every open partition, and notes a clean stop if all of that held.
 
-        A delete that is under way ends after the file it is at; the next start goes on with it.
+        A delete that is under way ends after the file it is at; the next start goes on with it. Twice is fine.
         """
+        if self._closed:
+            return
+        self._closed = True
         self._removal.close()
         clean = True
         for place, partition in self._partitions.take_all():

@@ -386,9 +386,10 @@ def test_a_refused_open_frees_the_directory(tmp_path: Path) -> None:
 
 
 def test_a_closed_store_answers_with_an_error(tmp_path: Path) -> None:
-    """What is asked of a store that is closed does not hang."""
+    """What is asked of a store that is closed does not hang, and closing it twice is fine."""
     store = Store.open(settings(tmp_path))
     entry = create(store)
+    store.close()
     store.close()
     for ask in (
         lambda: store.partition(place_of(entry)),
