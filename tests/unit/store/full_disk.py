@@ -11,7 +11,7 @@ from headwater.config import Settings
 from headwater.errors import StorageFailed
 from headwater.model import Cursor, GroupName, Offset, StreamName
 from headwater.store import Store, directory
-from tests.unit.store.test_store import GROUP, NOW, append, create, files_of, place_of, values
+from tests.unit.store.acts import GROUP, NOW, append, create, files_of, place_of, values
 
 
 def fill(disk: Path) -> Path:

@@ -14,7 +14,7 @@ from headwater.errors import StorageFailed
 from headwater.model import StreamName
 from headwater.store import Store, StreamEntry
 from headwater.testing.files import FaultyFiles
-from tests.unit.store.test_store import GROUP, append, commit, create, offsets, place_of, values
+from tests.unit.store.acts import GROUP, append, commit, create, offsets, place_of, values
 
 
 def started(data: Path, files: FaultyFiles) -> Store:
