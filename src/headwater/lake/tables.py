@@ -113,7 +113,7 @@ class Target:
     schema_json: str
     spec_id: int
     by_day: bool
-    io: dict[str, str] = field(repr=False)  # may hold a store's credentials
+    io: dict[str, str] = field(repr=False, hash=False)  # may hold a store's credentials
 
     @property
     def schema(self) -> Schema:
