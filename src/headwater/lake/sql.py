@@ -124,7 +124,10 @@ def _connected(duckdb: Any, scans: Mapping[str, _Scan]) -> Any:
 
 def _narrowed(duckdb: Any, connection: Any, tables: Mapping[str, Any], query: str) -> Any:
     """The same tables with only what the query needs of them, unless it would mean something else then."""
-    needs = needs_of(connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall()[0][1])
+    try:
+        needs = needs_of(connection.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall()[0][1])
+    except duckdb.Error:
+        return connection  # the query itself says better what is wrong with it
     narrow = _connected(duckdb, {name: _Scan(table, needs) for name, table in tables.items()})
     try:
         same = _described(narrow, query) == _described(connection, query)
