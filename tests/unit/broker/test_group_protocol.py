@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_other_coordinators_are_refused_by_name(raw: Raw, version: int, key_type
 @pytest.mark.parametrize("version", range(10))
 def test_two_members_share_in_every_version(server, version: int) -> None:
     """Join, sync, heartbeat and leave in versions of one age: each gets its own part."""
-    ages = {
+    ages: dict[str, Any] = {
         "join_group": version, "sync_group": min(5, version), "heartbeat": min(4, version),
         "leave_group": min(5, version),
     }  # fmt: skip
@@ -184,6 +185,15 @@ def test_a_silent_member_is_out(server) -> None:
         first.send_join()
         assert len(first.receive_join().members) == 1
         assert second.heartbeat() == UNKNOWN_MEMBER
+
+
+def test_a_broker_that_stood_still_expires_nobody(server) -> None:
+    """A stop of its process longer than a session: the heartbeats lay unread, so the silence was not the member's."""
+    with Member(server.address, "still") as member:
+        settle(member, session_timeout_ms=1_000)
+        server._loop.call_soon_threadsafe(time.sleep, 1.8)
+        assert member.heartbeat() == 0
+        eventually(lambda: member.heartbeat() == 0, "and goes on")
 
 
 def test_a_client_that_goes_away_in_the_middle_of_a_join_disturbs_nobody(server) -> None:
