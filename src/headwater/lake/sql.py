@@ -24,6 +24,8 @@ _NEEDS_ALL = re.compile(
     r"\b(summarize|describe|desc|show|explain|pivot|unpivot|columns|natural|by\s+name)\b", re.IGNORECASE
 )
 
+_SHOW_TABLES = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
@@ -34,10 +36,12 @@ class Answer:
 
 
 def sql(catalog: Any, query: str) -> Answer:
-    """Runs one SELECT. Tables go by `namespace.name`, those of the namespace `headwater` by `name` too.
+    """Runs one SELECT, or `SHOW TABLES`. Tables go by `namespace.name`, those of the namespace `headwater` by `name` too.
 
     Each table is read as it was when the query began.
     """
+    if _SHOW_TABLES.fullmatch(query):  # DuckDB knows only those that a query names
+        return Answer(columns=("table",), rows=iter([(name,) for name in table_names(catalog)]))
     duckdb = _duckdb()
     tables = {name: load_table(catalog, name) for name in _named_in(duckdb, query, table_names(catalog))}
     try:

@@ -28,6 +28,11 @@ def test_tables_go_by_both_names(filled):
     assert ask(filled, 'select "offset" from ORDERS_dead_letters') == (("offset",), [(3,)])
 
 
+def test_tables_are_listed(filled):
+    """`SHOW TABLES` names what there is to ask."""
+    assert ask(filled, "show tables;") == (("table",), [("headwater.orders",), ("headwater.orders_dead_letters",)])
+
+
 @pytest.mark.parametrize(
     ("query", "count"),
     [
