@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PATCHES = ROOT / "tests" / "mutants"
-COPIED = ("src", "tests", "tools", "docs", "pyproject.toml", "README.md", "Makefile")
+COPIED = ("src", "tests", "tools", "bench", "docs", "pyproject.toml", "README.md", "Makefile")
 TEST_SECONDS_MAX = 600
 
 
