@@ -20,7 +20,7 @@ CAN_REBALANCE = frozenset({State.EMPTY, State.COMPLETING, State.STABLE})
 def admit(group: Group, ledger: Ledger, join: Join, member_id: str, token: Token) -> None:
     """A new member comes in, and everybody has to gather."""
     member = Member(group.name, member_id, join)
-    ledger.check_room(members=1, size_bytes=member.cost_bytes)
+    ledger.check_room(members=int(member_id not in group.promised), size_bytes=member.cost_bytes)
     group.end_promise(member_id)
     group.newcomers = group.gathering
     group.add(member, join.protocol_type)

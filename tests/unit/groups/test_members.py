@@ -331,6 +331,14 @@ def test_members_are_bounded_over_all_groups() -> None:
     assert desk.refused(desk.join(group="b", id_required=True)) is MemberIdRequired
 
 
+def test_a_promise_is_kept_when_all_places_are_taken() -> None:
+    """The place was counted when the id was given out, so its member comes in."""
+    desk = Desk(members_total_max=1)
+    promised = desk.promised()
+    assert desk.refused(desk.join(group="other")) is GroupFull
+    assert desk.joined(desk.join(promised)).generation == 1
+
+
 def test_subscriptions_and_parts_are_bounded() -> None:
     """What members send is kept, so it has a limit: over all groups, in bytes."""
     desk = Desk(bytes_max=1_400)
