@@ -19,9 +19,11 @@ from headwater.config import CHECKPOINT_BYTES
 from headwater.errors import StorageFailed, WireError
 from headwater.failpoints import reach
 from headwater.log.checkpoint import Checkpoint, Mark
+from headwater.log.files import File
 from headwater.log.flusher import Flusher
 from headwater.log.index import Epochs
 from headwater.log.layout import PRODUCERS, pack_header, write_sidecar
+from headwater.log.producers import Producers
 from headwater.log.segment import Segment
 from headwater.log.state import Reached, State
 
@@ -35,7 +37,7 @@ class _Snapshot(NamedTuple):
     blocks: bytes
     times: bytes
     epochs: Epochs
-    producers: bytes
+    producers: Producers
 
 
 class Durability:
@@ -108,12 +110,15 @@ class Durability:
     def settle(self, segments: list[Segment]) -> None:
         """After recovery: what was read again becomes durable, and the checkpoint speaks of it."""
         state = self._state
-        self._flush_files(segments, state.unflushed_names)
+        self._flush_files([one.opened()[0] for one in segments], state.unflushed_names)
         state.unflushed_names = ()
         self._checkpoint(self._snapshot())
         reach("mid-recovery")
         if state.checkpoint is not None:
             state.checkpoint.flush()
+        with state.lock:
+            for sealed in segments[:-1]:
+                state.hold_open(sealed)
 
     def close(self, error: WireError, *, clean: bool) -> None:
         state = self._state
@@ -151,12 +156,12 @@ class Durability:
             self._queued = False
             if state.failed is not None or state.written == state.flushed:
                 return
-            target, segments, names = state.written, state.unflushed, state.unflushed_names
+            target, files, names = state.written, state.unflushed, state.unflushed_names
             state.unflushed, state.unflushed_names = [], ()
             self._dirty_since, self._unflushed_count = None, 0
             snapshot = self._snapshot() if self._checkpoint_is_due(target) else None
         try:
-            self._flush_files(segments, names)
+            self._flush_files(files, names)
         except StorageFailed as why:
             self.fail(why)
             return
@@ -173,13 +178,13 @@ class Durability:
         if snapshot is not None:
             self._checkpoint(snapshot)
 
-    def _flush_files(self, segments: Iterable[Segment], names: Iterable[str]) -> None:
+    def _flush_files(self, files: Iterable[File], names: Iterable[str]) -> None:
         """Oldest first: what a power cut in the middle leaves has no gap."""
         state = self._state
         if names and state.checkpoint is not None:
             state.checkpoint.flush()  # before any log is: see there
-        for segment in segments:
-            segment.opened()[0].flush()
+        for file in files:
+            file.flush()
             reach("mid-flush")
         for name in names:
             state.files.flush_directory(name)
@@ -195,7 +200,7 @@ class Durability:
         state = self._state
         segment = state.segments[-1]
         _, index = segment.opened()
-        return _Snapshot(state.written, *index.encode(), list(state.epochs), state.producers.encode())
+        return _Snapshot(state.written, *index.encode(), list(state.epochs), state.producers.copy())
 
     def _checkpoint(self, snapshot: _Snapshot) -> None:
         """Of what has been flushed. A disk that has no room for it costs the next start time, and nothing else."""
@@ -208,10 +213,11 @@ class Durability:
                     sealed.seal_sidecars()
             offset, position = snapshot.reached.offset, snapshot.reached.position
             segment.write_sidecars(offset, position, snapshot.blocks, snapshot.times, snapshot.epochs)
+            producers = snapshot.producers.encode()
             header = pack_header(
-                PRODUCERS, state.place, segment.base_offset, offset=offset, position=position, body=snapshot.producers
+                PRODUCERS, state.place, segment.base_offset, offset=offset, position=position, body=producers
             )
-            write_sidecar(state.files, state.place.path(segment.base_offset, "producers"), header, snapshot.producers)
+            write_sidecar(state.files, state.place.path(segment.base_offset, "producers"), header, producers)
         except StorageFailed:
             return
         reach("mid-checkpoint")

@@ -148,7 +148,7 @@ class Partition:
         slices: list[Slice] = []
         while offset < upto:
             segment, position = self._find(segments, offset)
-            file, _ = segment.opened()
+            file, _ = state.opened(segment)
             limit = self._limit(segment, upto)
             if position >= limit:  # the batch ends behind `upto`
                 break
@@ -220,7 +220,7 @@ class Partition:
         for offset, marked, position in (self._state.written, self._state.flushed):
             if upto == offset and marked is segment:
                 return position
-        segment.opened()
+        self._state.opened(segment)
         if segment is not self._state.segments[-1] and upto >= segment.end_offset:
             return segment.size
         written, marked, size = self._state.written

@@ -101,6 +101,12 @@ class Producers:
         self._note(batch, batch.base_offset, producer.batches if producer and same_epoch else ())
         self.keep()
 
+    def copy(self) -> Producers:
+        """As they are now. Cheap: encoding ten thousand takes 20 ms, and writers would wait for it."""
+        copied = Producers()
+        copied._known = self._known.copy()
+        return copied
+
     def encode(self) -> bytes:
         parts = []
         for producer_id, producer in self._known.items():

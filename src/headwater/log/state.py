@@ -61,7 +61,7 @@ class State:
         self.closed = False
         self.noted = (-1, 0, 0)  # epoch, and the mark's offset and position, as the file has them
         self.listeners: tuple[Listener, ...] = ()
-        self.unflushed: list[Segment] = []  # segments with bytes that are not durable, in order
+        self.unflushed: list[File] = []  # segments with bytes that are not durable, in order
         # Directories with names that may not be durable. At first all of them: who made them may have been killed.
         self.unflushed_names: tuple[str, ...] = place.directories
         self.loaded: list[Segment] = []  # sealed segments that are open, oldest first
@@ -71,13 +71,17 @@ class State:
         return self.durable if self.options.sync else self.end
 
     def opened(self, segment: Segment) -> tuple[File, SegmentIndex]:
-        """Its file and index. Bounds what is held: the sealed segment that was opened longest ago is let go."""
-        if segment is not self.segments[-1] and not segment.is_loaded:
+        """Its file and index."""
+        if not segment.is_loaded:
             with self.lock:
-                self.loaded.append(segment)
-                if len(self.loaded) > SEGMENTS_OPEN_MAX:
-                    self.loaded.pop(0).unload()
+                self.hold_open(segment)
         return segment.opened()
+
+    def hold_open(self, segment: Segment) -> None:
+        """Bounds the sealed segments that are open: the one that was opened longest ago is let go. Under the lock."""
+        self.loaded.append(segment)
+        if len(self.loaded) > SEGMENTS_OPEN_MAX:
+            self.loaded.pop(0).unload()
 
     def tell(self) -> None:
         """Wakes whoever listens; without the lock, since they come back with questions."""

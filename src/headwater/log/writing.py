@@ -108,8 +108,8 @@ class Writing:
             offset += batch.last_offset_delta + 1
             position += batch.length
         state.producers.keep()
-        if not state.unflushed or state.unflushed[-1] is not segment:
-            state.unflushed.append(segment)
+        if not state.unflushed or state.unflushed[-1] is not file:
+            state.unflushed.append(file)
         segment.size = size
         state.written = Reached(end, segment, size)
         state.end = end  # last: who sees it finds all the rest
@@ -142,6 +142,7 @@ class Writing:
         segment = self._new_segment(offset)
         reach("mid-roll")
         state.segments[-1].end_offset = offset
+        state.hold_open(state.segments[-1])
         state.segments = (*state.segments, segment)
         state.written = Reached(offset, segment, 0)
         if state.place.directory not in state.unflushed_names:

@@ -196,6 +196,7 @@ def test_more_segments_than_may_be_open_can_be_read() -> None:
     disk, idle = FaultyFiles(), Flusher()
     partition = opened(disk, idle, segment_bytes=100)
     append(partition, *[batch(b"%d" % number * 20) for number in range(60)])
+    assert sum(one.is_loaded for one in partition._state.segments) <= 17
     partition.close()
     partition = opened(disk, idle, segment_bytes=100)
     [first] = partition.read(0, 1)
