@@ -208,3 +208,5 @@ LAND_PROBES_AT_ONCE = 8  # each waits 15 to 30 ms for the server: 200 partitions
 LAND_LOOK_SECONDS = 0.1  # how often a run looks whether its query has ended, or it was told to
 MEMBER_ID_NAME_CHARS_MAX = 255  # of a client's id in the member id it is given: promised ids are kept, too
 GROUP_STREAM_COST_BYTES = 100  # what one subscription to one stream counts for in GROUP_BYTES_MAX, besides its bytes
+LAND_PLAN_SECONDS = 30.0  # a plan that lived longer is no sign of going round in circles
+LAND_ASK_SECONDS = 2.0  # between two questions to a server that is away

@@ -7,37 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
-from headwater.pipeline import Outcome, Progress, run
 from headwater.sdk.ranges import RangeAdmin
 from tests.spark.conftest import write_app
 from tests.spark.ground import Driver, ServerProcess, Tables, Writer, orders
-
-
-def land(app: Path, data: Path, server: ServerProcess) -> tuple[Outcome, list[Progress]]:
-    said: list[Progress] = []
-    outcome = run(app, once=True, data=data, server=server.address, say=said.append)
-    return outcome, said
-
-
-def create(server: ServerProcess, *streams: str) -> None:
-    admin = AdminClient(server.client())
-    for answer in admin.create_topics([NewTopic(name, 2, 1) for name in streams]).values():
-        answer.result(30)
-
-
-def delete(server: ServerProcess, stream: str) -> None:
-    admin = AdminClient(server.client())
-    admin.delete_topics([stream])[stream].result(30)
-
-
-def cursors(server: ServerProcess, group: str, stream: str) -> dict[int, int]:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-
-    admin = AdminClient(server.client())
-    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-    return {one.partition: one.offset for one in answer.topic_partitions if one.topic == stream}
+from tests.spark.steps import assert_cursors_follow, create, cursors, delete, land, set_cursors
 
 
 def test_typed_streams_land_with_their_dead_letters(
@@ -62,8 +36,7 @@ def test_typed_streams_land_with_their_dead_letters(
     tables.assert_equal("typed_two", writer.acked["typed_two"])
     ends = RangeAdmin(server.client()).ends([("typed-one", 0), ("typed-one", 1)])
     for table in ("typed_one", "typed_one_dead_letters"):
-        found = cursors(server, f"headwater.table.headwater.{table}", "typed-one")
-        assert found == {index: end for (_, index), end in ends.items()}, table
+        assert cursors(server, table, "typed-one") == {index: end for (_, index), end in ends.items()}, table
 
 
 def test_a_restart_lands_nothing_twice(
@@ -74,8 +47,11 @@ def test_a_restart_lands_nothing_twice(
     writer.publish(stream, orders(0, 200))
     land(app, tmp_path, server)
     files = sorted(tmp_path.rglob("*.parquet"))
+    ends = cursors(server, stream, stream)
+    set_cursors(server, stream, stream, dict.fromkeys(ends, 1))
     outcome, _ = land(app, tmp_path, server)
     assert (outcome.records[stream], outcome.dead_letters[stream]) == (0, 0)
+    assert cursors(server, stream, stream) == ends  # a run that was killed before it told them is made good
     assert sorted(tmp_path.rglob("*.parquet")) == files
     writer.publish(stream, orders(200, 100))
     outcome, _ = land(app, tmp_path, server)
@@ -128,8 +104,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(
     driver = Driver(app, tmp_path, server.address, failpoint=failpoint)
     assert driver.wait() == -9, driver.said
     driver.kill()
-    for table in (stream, f"{stream}_dead_letters"):
-        assert_cursors_follow(server, tmp_path, stream, table)
+    assert_cursors_follow(server, tmp_path, stream)
     writer.publish(stream, orders(300, 50))
     land(app, tmp_path, server)
     Tables(tmp_path).assert_equal(stream, writer.acked[stream])
@@ -137,13 +112,6 @@ def test_a_killed_driver_loses_and_doubles_nothing(
 
 def has_landed(driver: Driver, batches: int) -> bool:
     return driver.said.count("landed ") >= batches
-
-
-def assert_cursors_follow(server: ServerProcess, data: Path, stream: str, table: str) -> None:
-    """No cursor says that a record has landed which the table does not have."""
-    highest = dict(Tables(data).rows(f"select _partition, max(_offset) + 1 from {table} group by 1"))
-    for partition, offset in cursors(server, f"headwater.table.headwater.{table}", stream).items():
-        assert offset <= highest.get(partition, 0), f"{table}/{partition}"
 
 
 @pytest.mark.only_headwater("the files of a Kafka's log are Kafka's business")

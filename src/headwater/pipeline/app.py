@@ -20,7 +20,14 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from headwater import errors
-from headwater.config import LAND_AWAY_SECONDS, LAND_LOOK_SECONDS, LAND_PLANS_MAX, LAND_TRIGGER_SECONDS
+from headwater.config import (
+    LAND_ASK_SECONDS,
+    LAND_AWAY_SECONDS,
+    LAND_LOOK_SECONDS,
+    LAND_PLAN_SECONDS,
+    LAND_PLANS_MAX,
+    LAND_TRIGGER_SECONDS,
+)
 from headwater.errors import (
     AlreadyLanded,
     ConnectionFailed,
@@ -125,22 +132,25 @@ class Run:
     def until_done(self, *, once: bool) -> Outcome:
         fruitless = 0
         while not self._stop.is_set():
-            before = self._batches_count
+            facts = self._facts()
+            if facts is None:
+                break
+            before, begun = self._batches_count, time.monotonic()
             try:
-                if self._one_plan(once=once):
+                if self._one_plan(facts, once=once):
                     break
             except _PLAN_ANEW as error:
-                fruitless = 0 if self._batches_count > before else fruitless + 1
+                lived = time.monotonic() - begun > LAND_PLAN_SECONDS
+                fruitless = 0 if lived or self._batches_count > before else fruitless + 1
                 if fruitless >= LAND_PLANS_MAX:
                     raise
-                self._say("planned anew", str(error))
+                if not isinstance(error, ConnectionFailed):  # of that one `_facts` tells, if it lasts
+                    self._say("planned anew", str(error))
+                self._stop.wait(LAND_TRIGGER_SECONDS * fruitless)
         return Outcome(records=self._records, dead_letters=self._dead_letters, drained=not self._stop.is_set())
 
-    def _one_plan(self, *, once: bool) -> bool:
+    def _one_plan(self, facts: Mapping[str, StreamFacts], *, once: bool) -> bool:
         """True when there is nothing left to do: drained, or told to stop."""
-        facts = self._facts()
-        if facts is None:
-            return True
         if not facts:
             return once or self._stop.wait(LAND_TRIGGER_SECONDS)  # every stream is gone: wait for one to come back
         client = self._attached.client
@@ -153,6 +163,7 @@ class Run:
         lander = Lander(
             client, self._catalog, landings, run=uuid4().hex[:8], path=self._program.directory, landed=self._landed
         )
+        lander.tell_all_cursors()
         checkpoint = self._directory / "runs" / uuid4().hex[:12]
         try:
             self._query(spark, lander, self._plan(client, landings), checkpoint, once=once)
@@ -167,12 +178,12 @@ class Run:
         told = False
         while not self._stop.is_set():
             try:
-                facts = RangeAdmin(self._attached.client).streams(names)
+                facts = RangeAdmin(self._attached.client, LAND_ASK_SECONDS).streams(names)
             except ConnectionFailed as error:
                 if time.monotonic() > deadline:
                     raise ConnectionFailed(
-                        f"{error}. Waited {LAND_AWAY_SECONDS:g} s; what has landed is safe, and the next run goes on "
-                        "from there"
+                        f"{self._address()} has not answered for {LAND_AWAY_SECONDS:g} s ({error}). What has landed is "
+                        "safe: start the server and run this again, it goes on where it was"
                     ) from None
                 if not told:
                     self._say(
@@ -189,6 +200,9 @@ class Run:
             return facts
         return None
 
+    def _address(self) -> str:
+        return str(self._attached.client["bootstrap.servers"])
+
     def _tell_missing(self, missing: set[str]) -> None:
         for name in sorted(missing - self._missing):
             self._say("missing", f"the stream {name} was deleted: it lands again once it is created", stream=name)
@@ -204,28 +218,35 @@ class Run:
         ).to_json()
 
     def _query(self, spark: Any, lander: Lander, plan: str, checkpoint: Path, *, once: bool) -> None:
+        try:
+            query = self._start(spark, lander, plan, checkpoint, once=once)
+            self._say("ready", f"landing {', '.join(self._models)}")
+            while query.isActive:
+                if self._stop.wait(LAND_LOOK_SECONDS):
+                    lander.stopping = True
+                    with lander.in_hand:  # the batch in hand is finished first
+                        query.stop()
+            failed = query.exception()
+        except Exception as error:  # noqa: BLE001  Java may be gone: PySpark has many words for that, mapped below
+            failed = error
+        failed = lander.failure or (None if self._stop.is_set() else failed)
+        if failed is not None:
+            raise in_one_line(failed)
+
+    def _start(self, spark: Any, lander: Lander, plan: str, checkpoint: Path, *, once: bool) -> Any:
         trigger: dict[str, Any] = (
             {"availableNow": True} if once else {"processingTime": f"{LAND_TRIGGER_SECONDS} seconds"}
         )
-        frames = spark.readStream.format(FORMAT).option("plan", plan).load()
-        query = (
-            frames.writeStream.foreachBatch(lander)
+        return (
+            spark.readStream.format(FORMAT)
+            .option("plan", plan)
+            .load()
+            .writeStream.foreachBatch(lander)
             .queryName(self._program.name)
             .option("checkpointLocation", checkpoint.as_uri())
             .trigger(**trigger)
             .start()
         )
-        self._say("ready", f"landing {', '.join(self._models)}")
-        while query.isActive:
-            if self._stop.wait(LAND_LOOK_SECONDS):
-                lander.stopping = True
-                with lander.in_hand:  # the batch in hand is finished first
-                    query.stop()
-        failed = query.exception()
-        if lander.failure is not None:
-            raise in_one_line(lander.failure)
-        if failed is not None and not self._stop.is_set():
-            raise in_one_line(failed)
 
     def _landed(self, batch: BatchLanded) -> None:
         self._batches_count += 1

@@ -189,6 +189,11 @@ class Lander:
             for place, advance in advances.items():
                 stream.tokens[target.table][place.partition] = advance.to
 
+    def tell_all_cursors(self) -> None:
+        """At start: a run that was killed before it told them may have left nothing more to land."""
+        for stream in self._streams.values():
+            self._tell_cursors(stream, _partitions(stream))
+
     def _tell_cursors(self, stream: StreamLanding, partitions: set[int]) -> None:
         for target in stream.targets:
             cursors = {
@@ -196,7 +201,8 @@ class Lander:
                 for index, token in stream.tokens[target.table].items()
                 if index in partitions
             }
-            self._admin.commit_cursors(f"headwater.table.{target.table}", stream.name, stream.stream_id, cursors)
+            if cursors:
+                self._admin.commit_cursors(f"headwater.table.{target.table}", stream.name, stream.stream_id, cursors)
 
 
 def _in_tasks(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
