@@ -128,6 +128,7 @@ class Run:
         self._dead_letters = dict(self._records)
         self._batches_count = 0
         self._missing: set[str] = set()
+        self._warned = False
 
     def until_done(self, *, once: bool) -> Outcome:
         fruitless = 0
@@ -186,17 +187,13 @@ class Run:
                         "safe: start the server and run this again, it goes on where it was"
                     ) from None
                 if not told:
-                    self._say(
-                        "waiting", f"{self._attached.client['bootstrap.servers']} does not answer: waiting for it"
-                    )
+                    self._say("waiting", f"{self._address()} does not answer: waiting for it")
                 told = True
                 continue
             self._tell_missing(set(names) - set(facts))
-            for one in facts.values():
-                if not one.id_is_known:
-                    self._say(
-                        "warning", f"this server has no stream ids: if {one.name} is created again, that is not seen"
-                    )
+            if any(not one.id_is_known for one in facts.values()) and not self._warned:
+                self._say("warning", "this server has no stream ids: a stream that is created again is not noticed")
+                self._warned = True
             return facts
         return None
 

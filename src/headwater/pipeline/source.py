@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from headwater.config import LAND_DUE_RECORDS, LAND_DUE_SECONDS, LAND_RANGE_RECORDS_MAX, LAND_TASKS_PER_CORE
-from headwater.errors import RecordsLost, StreamNotFound
+from headwater.errors import InvalidOption, RecordsLost, StreamNotFound
 
 if TYPE_CHECKING:
     from headwater.sdk.ranges import RangeAdmin
@@ -53,7 +53,12 @@ class SourcePlan:
     cores: int = 1
 
     def to_json(self) -> str:
-        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+        try:
+            return json.dumps({name: getattr(self, name) for name in self.__slots__})
+        except TypeError as error:
+            raise InvalidOption(
+                f"kafka={{...}}: {error}: options of a landing travel to Spark's processes: text, numbers, true and false"
+            ) from None
 
     @classmethod
     def from_json(cls, text: str) -> Self:

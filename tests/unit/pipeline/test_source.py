@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given, strategies as st
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from headwater.config import LAND_DUE_RECORDS, LAND_DUE_SECONDS, LAND_RANGE_RECORDS_MAX
+from headwater.errors import InvalidOption
 from headwater.pipeline.source import Due, Range, RangeReader, RangeSource, SourcePlan, pack
 
 PLAN = SourcePlan(
@@ -27,6 +31,12 @@ ranges = st.lists(
 def test_a_plan_survives_its_way_as_text() -> None:
     """What the driver plans is what the planner process gets."""
     assert SourcePlan.from_json(PLAN.to_json()) == PLAN
+
+
+def test_client_options_that_cannot_travel_are_refused() -> None:
+    """A callback of librdkafka lives in one process; Spark has several."""
+    with pytest.raises(InvalidOption, match="Spark's processes"):
+        replace(PLAN, client={"error_cb": print}).to_json()
 
 
 def test_offsets_have_one_spelling() -> None:
