@@ -30,6 +30,7 @@ from headwater.wire.fields import Part
 from headwater.wire.framing import frame_response
 
 if TYPE_CHECKING:
+    from headwater.broker.repeats import Shape
     from headwater.broker.server import Broker
 
 
@@ -84,6 +85,7 @@ class Connection:
         "open",
         "partial_since",
         "peer",
+        "shape",
         "waits_for_room",
     )
 
@@ -98,6 +100,7 @@ class Connection:
         self._owed = 0  # and of answers the client does not take
         self._reading = self._writing = self._serving = False
         self.waits_for_room = False
+        self.shape: Shape | None = None  # of its last Produce request
         self.open = True
         self.active_at = time.monotonic()
         self.partial_since = 0.0  # when the request began that has not arrived whole; 0: there is none
@@ -106,9 +109,13 @@ class Connection:
     # --- in --------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
-        self._broker.gather.make_way(self._inbox.begins_anew)
+        broker, inbox = self._broker, self._inbox
+        if broker.gather.turn:
+            broker.gather.make_way(buffer_is_used_again=inbox.begins_anew)
+        else:
+            broker.arena.reset()
         try:
-            count = self._inbox.receive(self._socket)
+            count = inbox.receive(self._socket)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as why:
@@ -117,7 +124,7 @@ class Connection:
         if count == 0:
             self.close(None)
             return
-        self.active_at = self._broker.now
+        self.active_at = broker.now
         self._serve()
 
     def _serve(self) -> None:
@@ -145,7 +152,8 @@ class Connection:
             return
         finally:
             self._serving = False
-        self._settle()
+        if not inbox.is_bare or not self._reading:
+            self._settle()
 
     def _settle(self) -> None:
         """What did not become a request is kept, and reading goes on, or waits."""
@@ -202,14 +210,14 @@ class Connection:
         """Sends the answers that are there, up to the first that is not."""
         if not self.open:
             return
-        replies, outbox = self._replies, self._outbox
-        ready: list[Any] = []
+        replies = self._replies
+        ready: list[Any] | None = None
         while replies and (parts := replies[0].parts) is not None:
             if replies.popleft() is self.alone:
                 self.alone = None
-            ready += parts
-        if ready:
-            outbox.put(ready)
+            ready = parts if ready is None else ready + parts
+        if ready is not None:
+            self._outbox.put(ready)
             if not self._writing:
                 self._send()
         if self.open and self.alone is None and self._inbox.left:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from headwater.broker import repeats
 from headwater.broker.apis import APIS, Api
 from headwater.broker.connection import Connection, Reply
 from headwater.broker.context import Context
@@ -34,6 +35,9 @@ class Dispatch:
     def take_up(self, connection: Connection, frame: memoryview) -> None:
         """Starts one request. ProtocolError when its connection has to end."""
         self.request_count += 1
+        broker = self._broker
+        if repeats.take_up(broker, connection, frame):
+            return
         header = parse_request_header(frame, FLEXIBLE_FROM)
         api = APIS.get(header.api_key)
         if api is None:
@@ -44,9 +48,10 @@ class Dispatch:
             self._refuse_version(connection, reply)
             return
         body = frame[header.body_at :]
-        broker = self._broker
         if header.api_key == PRODUCE:
-            api.begin(broker, connection, reply, api.decode(body, version))
+            request = api.decode(body, version)
+            repeats.learn(broker, frame, reply, request)
+            api.begin(broker, connection, reply, request)
             return
         broker.gather.flush_if_any()  # what this client sent before this request is written before it is answered
         if header.api_key == FETCH:

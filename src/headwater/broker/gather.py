@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.batch import Batch, parse
 from headwater.broker.connection import Connection, Reply
@@ -25,6 +25,20 @@ from headwater.log import Appended, Partition
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
     from headwater.meta import Place
+
+
+class Turned(Protocol):
+    """A batch that takes part in a turn. `touched` collects whose answers are ready."""
+
+    batch: Batch
+    sync: bool  # answered when it is on disk
+    next_offset: int
+
+    def wrote(self, result: Appended, start: int) -> None: ...
+    def finish(self, touched: dict[Connection, None]) -> None: ...
+    def refuse(self, why: WireError, touched: dict[Connection, None]) -> None: ...
+    def keep(self) -> None:
+        """Keeps a copy: the memory it was received into is used again in the next turn."""
 
 
 class Pending:
@@ -43,6 +57,13 @@ class Pending:
         if self.reply is None:
             self.connection.close(why)  # as Kafka does: the end of the connection is the only way to say it
 
+    def done(self, touched: dict[Connection, None]) -> None:
+        """One share has its result, or the request was taken up whole; the last of them answers."""
+        self.left -= 1
+        if not self.left and self.reply is not None and self.connection.open:
+            self.reply.prepare(self.response)
+            touched[self.connection] = None
+
 
 class Share:
     """One partition's part of a Produce request: a batch, and the place of its result in the answer."""
@@ -50,36 +71,49 @@ class Share:
     __slots__ = ("batch", "next_offset", "pending", "result", "sync")
 
     def __init__(self, pending: Pending, batch: Batch, result: Any, *, sync: bool) -> None:
-        self.pending, self.batch, self.result = pending, batch, result
-        self.sync = sync  # answered when it is on disk
+        self.pending, self.batch, self.result, self.sync = pending, batch, result, sync
         self.next_offset = 0
+        pending.left += 1
+
+    def wrote(self, result: Appended, start: int) -> None:
+        self.result.base_offset = result.base_offset
+        self.result.log_start_offset = start
+        self.next_offset = result.next_offset
+
+    def finish(self, touched: dict[Connection, None]) -> None:
+        self.pending.done(touched)
+
+    def refuse(self, why: WireError, touched: dict[Connection, None]) -> None:
+        self.pending.refuse(self.result, why)
+        self.pending.done(touched)
+
+    def keep(self) -> None:
+        self.batch = parse(memoryview(bytearray(self.batch.view)))
 
 
 class Gather:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._turn: dict[Partition, list[Share]] = {}
+        self.turn: dict[Partition, list[Turned]] = {}
         self._scheduled = False
-        self._opening: dict[Place, list[Share]] = {}
+        self._opening: dict[Place, list[Turned]] = {}
         self._touched: dict[Connection, None] = {}  # a set that keeps the order: clients are answered as they came
         self._thread = threading.get_ident()
-        self._durable: deque[tuple[list[Share], WireError | None]] = deque()
+        self._durable: deque[tuple[list[Turned], WireError | None]] = deque()
         self._called = False
         self._outstanding = 0  # groups of shares that wait to be durable
         self.turn_count = 0
         self.share_count = 0
 
-    def make_way(self, buffer_is_used_again: bool) -> None:
-        """Before each read: what is gathered lies in the memory that was read into, and must not be overwritten."""
+    def make_way(self, *, buffer_is_used_again: bool) -> None:
+        """Before a read: what is gathered lies in the memory that was read into, and must not be overwritten."""
         arena = self._broker.arena
-        if self._turn and (buffer_is_used_again or arena.used_bytes > GATHER_BYTES_MAX):
+        if buffer_is_used_again or arena.used_bytes > GATHER_BYTES_MAX:
             self.flush()
-        if not self._turn:
             arena.reset()
 
-    def add(self, place: Place, share: Share) -> None:
+    def add(self, place: Place, share: Turned) -> None:
         """Has the share written at the end of this turn, or once its partition is open."""
-        share.pending.left += 1
         if self._opening and place in self._opening:
             self._hold(place, share)
             return
@@ -89,42 +123,40 @@ class Gather:
             self._hold(place, share)
             self._broker.open_soon(place).add_done_callback(partial(self._opened, place))
             return
-        shares = self._turn.get(partition)
+        shares = self.turn.get(partition)
         if shares is None:
-            self._turn[partition] = [share]
+            self.turn[partition] = [share]
         else:
             shares.append(share)
         if not self._scheduled:
             self._scheduled = True
             self._broker.loop.call_soon(self._end_of_turn)
 
-    def done(self, pending: Pending) -> None:
-        """One share has its result, or the request was taken up whole; the last of them answers."""
-        pending.left -= 1
-        if not pending.left and pending.reply is not None:
-            connection = pending.connection
-            if connection.open:
-                pending.reply.prepare(pending.response)
-                self._touched[connection] = None
+    def taken_up(self, pending: Pending) -> None:
+        """All its shares have been added; if none is left to wait for, it is answered."""
+        pending.done(self._touched)
+        if not pending.left:
+            self.deliver()
 
     def flush_if_any(self) -> None:
-        if self._turn:
+        if self.turn:
             self.flush()
 
     def flush(self) -> None:
         """Writes what was gathered, and answers it."""
-        turn, self._turn = self._turn, {}
+        turn, self.turn = self.turn, {}
         now_ms = time.time_ns() // 1_000_000
         self.turn_count += 1
-        waits: list[tuple[Partition, list[Share]]] = []
+        waits: list[tuple[Partition, list[Turned]]] = []
         for partition, shares in turn.items():
             self.share_count += len(shares)
             written = self._append(partition, shares, now_ms)
             if written and written[0].sync:
                 waits.append((partition, written))
             else:
+                touched = self._touched
                 for share in written:
-                    self.done(share.pending)
+                    share.finish(touched)
         alone = len(waits) == 1 and len(waits[0][1]) == 1 and not self._outstanding
         self._outstanding += len(waits)
         for partition, written in waits:
@@ -140,32 +172,29 @@ class Gather:
 
     def _end_of_turn(self) -> None:
         self._scheduled = False
-        if self._turn:
+        if self.turn:
             self.flush()
 
-    def _append(self, partition: Partition, shares: list[Share], now_ms: int) -> list[Share]:
+    def _append(self, partition: Partition, shares: list[Turned], now_ms: int) -> list[Turned]:
         """The shares that were written; the others are refused."""
         results: list[Appended | WireError]
         try:
             results = partition.append([share.batch for share in shares], now_ms)
         except WireError as why:
             results = [why] * len(shares)
-        written = []
+        written: list[Turned] = []
         start = partition.start
         for share, result in zip(shares, results, strict=True):
             if isinstance(result, WireError):
-                share.pending.refuse(share.result, result)
-                self.done(share.pending)
+                share.refuse(result, self._touched)
             else:
-                share.result.base_offset = result.base_offset
-                share.result.log_start_offset = start
-                share.next_offset = result.next_offset
+                share.wrote(result, start)
                 written.append(share)
         return written
 
     # --- durable, told from any thread -----------------------------------------------------------
 
-    def _durable_now(self, shares: list[Share], why: WireError | None) -> None:
+    def _durable_now(self, shares: list[Turned], why: WireError | None) -> None:
         self._durable.append((shares, why))
         if threading.get_ident() == self._thread:
             self._answer_durable()
@@ -180,15 +209,15 @@ class Gather:
             self._outstanding -= 1
             for share in shares:
                 if why is not None:
-                    share.pending.refuse(share.result, why)
-                self.done(share.pending)
+                    share.refuse(why, self._touched)
+                else:
+                    share.finish(self._touched)
         self.deliver()
 
     # --- partitions that are not open yet --------------------------------------------------------
 
-    def _hold(self, place: Place, share: Share) -> None:
-        """Keeps a copy: the memory it was received into is used again in the next turn."""
-        share.batch = parse(memoryview(bytearray(share.batch.view)))
+    def _hold(self, place: Place, share: Turned) -> None:
+        share.keep()
         self._opening[place].append(share)
 
     def _opened(self, place: Place, opened: Any) -> None:
@@ -197,9 +226,8 @@ class Gather:
         if partition is None:
             assert why is not None
             for share in shares:
-                share.pending.refuse(share.result, why)
-                self.done(share.pending)
+                share.refuse(why, self._touched)
             self.deliver()
             return
-        self._turn.setdefault(partition, []).extend(shares)
+        self.turn.setdefault(partition, []).extend(shares)
         self.flush()

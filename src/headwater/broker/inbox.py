@@ -49,6 +49,11 @@ class Inbox:
         return self._end - self._at
 
     @property
+    def is_bare(self) -> bool:
+        """Nothing is left, and there is no buffer that something could be done with."""
+        return self._at == self._end and not self._own
+
+    @property
     def begins_anew(self) -> bool:
         """The next read goes into a buffer whose frames were handed out before."""
         return self._own and not self._end

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Protocol
 
 from headwater.config import SENDFILE_BYTES_MIN
@@ -39,8 +39,11 @@ class Outbox:
         self._parts: deque[Part] = deque()
         self._sent = 0  # bytes of the first part
 
-    def put(self, parts: Iterable[Part]) -> None:
+    def put(self, parts: Sequence[Part]) -> None:
         """Neighbouring bytes become one piece; a short file range is read, which is cheaper than a call to send it."""
+        if len(parts) == 1 and parts[0].__class__ is bytes:
+            self._parts.append(parts[0])
+            return
         run: list[bytes | bytearray | memoryview] = []
         for part in parts:
             if isinstance(part, MEMORY):

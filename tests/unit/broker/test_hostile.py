@@ -169,9 +169,13 @@ def test_a_silent_connection_is_closed_after_its_time():
     """But not one that waits for an answer."""
     with testing.broker(idle_ms=1) as server, Raw(server.address) as silent:
         assert silent.ask("metadata", 12, topics=[]).cluster_id
-        for one in list(server.broker.connections):
-            one.active_at = 0.0
-        eventually(lambda: not server.statistics()["connections"], "it is closed")
+
+        def gone() -> bool:
+            for one in list(server.broker.connections):
+                one.active_at = 0.0  # as if its last byte had come long ago
+            return not server.statistics()["connections"]
+
+        eventually(gone, "it is closed")
         assert is_closed(silent)
 
 

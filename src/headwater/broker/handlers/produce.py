@@ -66,9 +66,7 @@ def begin(broker: Broker, connection: Connection, reply: Reply, request: Request
                 _take(broker, pending, row, part, result, now_ms, by_id)
             except WireError as why:
                 pending.refuse(result, why)
-    broker.gather.done(pending)
-    if not pending.left:
-        broker.gather.deliver()
+    broker.gather.taken_up(pending)
 
 
 def _take(
