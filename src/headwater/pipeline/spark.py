@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from headwater.config import SPARK_HEAP, SPARK_TASK_ATTEMPTS
+from headwater.errors import LandingFailed
 from headwater.pipeline.java import find_java
 from headwater.pipeline.source import RangeSource
 
@@ -78,11 +80,21 @@ def _start(settings: SparkConf, log: Path | None) -> SparkSession:
     # A session of its own for Java: Ctrl-C in a terminal and a supervisor's SIGTERM to the group are for the driver,
     # which finishes its batch first. Java ends by itself when the driver is gone (its stdin closes).
     apart: dict[str, Any] = {"start_new_session": True}
-    if log is None:
-        gateway = launch_gateway(settings, apart)
-    else:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as out:
-            gateway = launch_gateway(settings, {**apart, "stdout": out, "stderr": out})
+    try:
+        if log is None:
+            gateway = launch_gateway(settings, apart)
+        else:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("wb") as out:
+                gateway = launch_gateway(settings, {**apart, "stdout": out, "stderr": out})
+    except PySparkRuntimeError as error:
+        raise LandingFailed(f"Spark did not start: {_last_words(log) or error}") from None
     SparkContext(conf=settings, gateway=gateway)
     return SparkSession.builder.getOrCreate()
+
+
+def _last_words(log: Path | None) -> str:
+    """PySpark says only that its gateway exited; why, Java wrote to its stderr."""
+    lines = log.read_text(errors="replace").strip().splitlines() if log is not None else []
+    why = next((line for line in lines if "rror" in line or "xception" in line), lines[-1] if lines else "")
+    return f"{why} (see {log})" if why else ""
