@@ -2,7 +2,8 @@
 
 A request is a function of the connection. Whatever has gathered while the last transaction was being synced runs as
 one transaction: so a lone request waits for one sync, and a thousand at once wait for one or two. Nobody is answered
-before the commit is on disk. Each request has its own savepoint: one that fails is taken back alone.
+before the commit is on disk, and all in order. Each request has its own savepoint: one that fails is taken back alone;
+its refusal may rest on a neighbour's change ("this stream exists"), so it is not told before that change holds.
 
 A full disk can make SQLite take back the whole transaction in the middle. Then the request that met it is answered
 with the error, and the others run again: requests are functions of the tables, so running twice is running once.
@@ -32,6 +33,7 @@ class _Request(Generic[T]):
     frees_space: bool
     future: Future[T] = field(default_factory=Future)
     result: Any = None
+    refusal: BaseException | None = None
 
 
 class Writer:
@@ -92,14 +94,12 @@ class Writer:
 
     def _commit(self, batch: list[_Request[Any]]) -> list[_Request[Any]]:
         """Runs and answers `batch`; returns those that have to run again."""
-        done: list[_Request[Any]] = []
         running: _Request[Any] | None = None
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             for running in batch:
                 self._connection.execute("SAVEPOINT one")
-                if self._run_one(running):
-                    done.append(running)
+                self._run_one(running)
                 self._connection.execute("RELEASE one")
             running = None
             self._connection.execute("COMMIT")
@@ -107,21 +107,20 @@ class Writer:
             self._roll_back()
             return self._survivors(batch, running, why)
         self.commit_count += 1
-        for request in done:
+        for request in batch:
             _answer(request)
         return []
 
-    def _run_one(self, request: _Request[Any]) -> bool:
-        """Whether it ran; a request that fails by its own fault is taken back alone and answered."""
+    def _run_one(self, request: _Request[Any]) -> None:
+        """A request that fails by its own fault is taken back alone."""
+        request.refusal = None
         try:
             request.result = request.work(self._connection)
         except sqlite3.OperationalError:
             raise  # the disk's trouble, not the request's
         except Exception as why:  # noqa: BLE001  whatever it was, it belongs to this request alone
             self._connection.execute("ROLLBACK TO one")
-            request.future.set_exception(_mapped(why))
-            return False
-        return True
+            request.refusal = _mapped(why)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -138,8 +137,6 @@ class Writer:
         again: list[_Request[Any]] = []
         for request in batch:
             blamed = running is None or request is running
-            if request.future.done():
-                continue
             if not blamed or (request.frees_space and _is_full(why) and self._room(request)):
                 again.append(request)
             else:
@@ -152,6 +149,9 @@ class Writer:
 
 
 def _answer(request: _Request[Any]) -> None:
+    if request.refusal is not None:
+        request.future.set_exception(request.refusal)
+        return
     try:
         if request.then is not None:
             request.then(request.result)

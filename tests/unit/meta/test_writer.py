@@ -81,6 +81,19 @@ def test_many_at_once_share_few_commits(bench: Bench) -> None:
     assert bench.writer.commit_count <= 3
 
 
+def test_a_refusal_is_told_after_what_it_rests_on(bench: Bench) -> None:
+    """Who is refused for a neighbour's change finds that change durable, and its `then` done."""
+    held = threading.Event()
+    seen: list[list[str]] = []
+    bench.writer.submit(lambda _: held.wait(5))
+    bench.writer.submit(put("a"), then=lambda _: seen.append(bench.durable()))
+    refused = bench.writer.submit(put("a"))
+    refused.add_done_callback(lambda _: seen.append(["refused"]))
+    held.set()
+    assert isinstance(refused.exception(5), StorageFailed)
+    assert seen == [["a"], ["refused"]]
+
+
 def test_a_request_that_fails_is_taken_back_alone(bench: Bench) -> None:
     """Its neighbours in the same transaction stay, and nothing of it does."""
 
