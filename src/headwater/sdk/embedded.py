@@ -3,7 +3,8 @@
 It is a process of its own, in a process group of its own (Ctrl-C does not reach it), and its output goes to
 `.headwater/broker.log` (inherited pipes would block callers that capture output). Each client process shares the lock
 on `.headwater/clients`; a broker that finds nobody on it for a while closes. Several programs that start at the same
-instant may start several brokers: the directory's lock leaves one, and the others' clients connect to it.
+instant may start several brokers: the directory's lock leaves one, and the others' clients connect to it. A child that
+is forked is no client: it closes its copies of the lock and of the connections, which would keep the broker.
 
 Only an embedded broker is started again when it is gone. `headwater up` serves until it is told to stop, and is nobody's
 to resurrect.
@@ -14,10 +15,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
+import stat
 import subprocess
 import sys
 import time
 import tomllib
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -37,6 +41,8 @@ class Embedded:
         self._clients: directory.Clients | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._watch: asyncio.Task[None] | None = None
+        self.address = ""
+        _all.add(self)
 
     async def open(self) -> str:
         """The address of a broker that answers, started if need be. Cancelling leaves it to close by itself."""
@@ -44,7 +50,8 @@ class Embedded:
         # A broker that is closing keeps the lock until its end: whoever gets it finds the directory free, or soon free.
         if not await asyncio.to_thread(self._clients.join, EMBEDDED_START_SECONDS):
             raise ConnectionFailed(f"the broker of {self._data} does not finish closing: stop it, or try again")
-        return await self._find_or_start()
+        self.address = await self._find_or_start()
+        return self.address
 
     def keep(self, moved: Callable[[str], Awaitable[None]], address: str) -> None:
         """From now on a broker that is gone is started again; `moved` is told when its address is another."""
@@ -71,7 +78,7 @@ class Embedded:
                         await self._find_or_start()
             where = directory.address(self._data)
             if where is not None and str(where) != address:
-                address = str(where)
+                address = self.address = str(where)
                 await moved(address)
 
     async def _find_or_start(self) -> str:
@@ -119,6 +126,38 @@ class Embedded:
 
 
 _left: list[subprocess.Popen[bytes]] = []  # brokers we started, which outlive their clients: kept so that none warns
+
+
+_all: weakref.WeakSet[Embedded] = weakref.WeakSet()
+
+
+def _leave_connections_to_the_parent() -> None:
+    """In a forked child: nothing closes them otherwise, and its copies outlive the parent's (so would the broker)."""
+    addresses = {one.address for one in _all if one.address}
+    if not addresses:
+        return
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for descriptor in [int(one.name) for one in Path("/dev/fd").iterdir()]:  # Linux and macOS both have it
+        with contextlib.suppress(OSError):  # not connected, or the descriptor of this very listing
+            if stat.S_ISSOCK(os.fstat(descriptor).st_mode) and _peer(descriptor) in addresses:
+                os.dup2(
+                    nowhere, descriptor, inheritable=False
+                )  # a dead client in this child must not meet another file
+    os.close(nowhere)
+
+
+def _peer(descriptor: int) -> str:
+    sock = socket.socket(fileno=descriptor)
+    try:
+        if sock.family not in {socket.AF_INET, socket.AF_INET6}:
+            return ""
+        host, port = sock.getpeername()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    finally:
+        sock.detach()
+
+
+os.register_at_fork(after_in_child=_leave_connections_to_the_parent)
 
 
 async def _answers(where: directory.Address) -> bool:
