@@ -65,9 +65,11 @@ def _killed(app: Path, data: Path, server: ServerProcess, kill: str, dice: rando
         assert driver.wait(2 * START_SECONDS) == -9, driver.said
         driver.kill()
         return name
-    if dice.random() < 0.7:
-        driver.until(lambda: "ready" in driver.said)
-    moment = time.monotonic() + dice.uniform(0, 6)
+    seconds = dice.uniform(0, 8)
+    if dice.random() < 0.7:  # else while Spark starts
+        driver.until(lambda: "landed " in driver.said)
+        seconds = dice.uniform(0, 3)
+    moment = time.monotonic() + seconds
     driver.until(lambda: time.monotonic() > moment)
     driver.kill()
     return "random, landing" if "landed " in driver.said else "random, before the first commit"

@@ -220,9 +220,8 @@ class Run:
             self._say("ready", f"landing {', '.join(self._models)}")
             while query.isActive:
                 if self._stop.wait(LAND_LOOK_SECONDS):
-                    lander.stopping = True
-                    with lander.in_hand:  # the batch in hand is finished first
-                        query.stop()
+                    lander.finish()
+                    query.stop()
             failed = query.exception()
         except Exception as error:  # noqa: BLE001  Java may be gone: PySpark has many words for that, mapped below
             failed = error

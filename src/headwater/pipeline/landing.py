@@ -115,22 +115,31 @@ class Lander:
         landed: Callable[[BatchLanded], None],
     ) -> None:
         self.failure: BaseException | None = None  # what ended the query, as it was raised
-        self.stopping = False
-        self.in_hand = threading.Lock()  # held while a batch is landed: whoever has it may stop the query
+        self._stopping = False
+        self._in_hand = threading.Lock()  # held while a batch is landed
         self._client, self._catalog, self._run, self._path, self._landed = client, catalog, run, path, landed
         self._streams = {one.name: one for one in streams}
         self._admin = RangeAdmin(client)
         self._judges = {one.name: cloudpickle.dumps((one.targets, one.model)) for one in self._streams.values()}
 
     def __call__(self, ranges: Any, batch: int) -> None:
-        with self.in_hand:
-            if self.stopping:
+        with self._in_hand:
+            if self._stopping:
                 return  # the checkpoint will call it done; nobody reads that checkpoint again
             try:
                 self._land(ranges, batch)
             except BaseException as error:
                 self.failure = error
                 raise
+
+    def finish(self) -> None:
+        """Returns when the batch in hand has landed; from then on the query can be stopped, for nothing else begins.
+
+        The lock is free again before that: Spark's `stop` waits for a batch that waits for the lock.
+        """
+        self._stopping = True
+        with self._in_hand:
+            pass
 
     def _land(self, ranges: Any, batch: int) -> None:
         work = self._work(f"{self._run}-{batch}")
@@ -222,7 +231,7 @@ def land_range(work: Work, one: Range) -> dict[str, Any]:
     """
     row: dict[str, Any] = {**one._asdict(), "epoch": -1, "files": "[]", "error": None}
     try:
-        targets, model = _unpickled(work.judges[one.stream], work.path)
+        targets, judge = _unpickled(work.judges[one.stream], work.path)
         trim = work.trims[one.stream].get(one.partition) or dict.fromkeys((each.table for each in targets), 0)
         epoch = work.epochs[one.stream].get(one.partition, -1)
         place = Place(stream=one.stream, stream_id=work.stream_ids[one.stream], partition=one.partition)
@@ -231,7 +240,7 @@ def land_range(work: Work, one: Range) -> dict[str, Any]:
                 work.client, one.stream, one.partition, one.start, one.end, epoch, stall_seconds=work.stall_seconds
             )
         )
-        files = write_range(targets, Judge(model), place, watched, trim, f"{work.attempt}-{uuid4().hex[:8]}")
+        files = write_range(targets, judge, place, watched, trim, f"{work.attempt}-{uuid4().hex[:8]}")
     except HeadwaterError as error:
         return {**row, "error": json.dumps([type(error).__name__, str(error)])}
     written = json.dumps([file.to_json() for file in files])
@@ -251,12 +260,12 @@ class _Watched:
 
 
 @lru_cache(maxsize=64)
-def _unpickled(judge: bytes, path: str) -> tuple[tuple[Target, ...], Any]:
+def _unpickled(judge: bytes, path: str) -> tuple[tuple[Target, ...], Judge]:
     """Once per stream and worker: a model that is unpickled is compiled anew."""
     if path not in sys.path:
         sys.path.insert(0, path)
     targets, model = cloudpickle.loads(judge)
-    return targets, model
+    return targets, Judge(model)
 
 
 def landed_range(row: Any) -> LandedRange:
