@@ -13,11 +13,15 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headwater.log import Files
     from headwater.testing.server import Server
 
 
-def broker(**settings: Any) -> AbstractContextManager[Server]:
-    """A broker for the length of the block, on a free port unless `port=` says otherwise."""
+def broker(*, files: Files | None = None, **settings: Any) -> AbstractContextManager[Server]:
+    """A broker for the length of the block, on a free port unless `port=` says otherwise.
+
+    `files` is the disk of its logs, such as the faulty one of `headwater.testing.files`; the real one by default.
+    """
     from headwater.testing import server  # pytest imports this package in every session of everybody
 
-    return server.broker(**settings)
+    return server.broker(files=files, **settings)

@@ -12,15 +12,16 @@ from typing import Any
 
 from headwater.broker.server import Broker
 from headwater.config import Settings
+from headwater.log import Files
 from headwater.store import Store
 
 
 class Server:
     """A running broker. It lives on its own thread and loop, so a blocking test does not hold it up."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, files: Files | None = None) -> None:
         self.settings = settings
-        self.store = Store.open(settings)
+        self.store = Store.open(settings, files=files)
         self._started: Future[tuple[str, int]] = Future()
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -69,10 +70,10 @@ class Server:
 
 
 @contextmanager
-def broker(**settings: Any) -> Iterator[Server]:
-    """A broker for the length of the block, on a free port unless `port=` says otherwise."""
+def broker(*, files: Files | None = None, **settings: Any) -> Iterator[Server]:
+    """See the package: `headwater.testing.broker`."""
     with tempfile.TemporaryDirectory(prefix="headwater-", ignore_cleanup_errors=True) as scratch:
-        server = Server(Settings(**{"data": scratch, "port": 0, **settings}))
+        server = Server(Settings(**{"data": scratch, "port": 0, **settings}), files)
         try:
             yield server
         finally:

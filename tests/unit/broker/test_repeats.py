@@ -67,9 +67,15 @@ def test_a_stream_that_was_deleted_and_created_again_is_another_one(server, raw)
         assert [publish(raw, "reborn", b"x") for _ in range(3)] == [0, 1, 2]
         answers = [_by_id(raw, made.topic_id) for _ in range(3)]
         assert [one.base_offset for one in answers] == [3, 4, 5]
+        assert [publish(raw, "reborn", b"x") for _ in range(3)] == [6, 7, 8]
         with Raw(server.address) as other:
             other.ask("delete_topics", 5, topic_names=["reborn"], timeout_ms=1000)
+            reborn = create(other, "reborn")
+        assert publish(raw, "reborn", b"x") == 0
         assert _by_id(raw, made.topic_id).error_code == 100
+        assert [_by_id(raw, reborn.topic_id).base_offset for _ in range(2)] == [1, 2]
+        raw.ask("delete_topics", 5, topic_names=["reborn"], timeout_ms=1000)
+        assert _by_id(raw, reborn.topic_id).error_code == 100
 
 
 def test_a_resend_is_recognized_on_the_short_way_too(raw, stream):
