@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from headwater.config import SDK_CONNECT_SECONDS, SDK_PUBLISH_SECONDS
-from headwater.errors import ConnectionFailed, HandlerError, HeadwaterError, InvalidOption, NotConnected
+from headwater.errors import ConnectionFailed, HandlerError, InvalidOption, NotConnected
 from headwater.model import Receipt
 from headwater.sdk import opened
 from headwater.sdk.border import not_found, refuse_reserved
@@ -26,7 +26,7 @@ from headwater.sdk.describe import StreamDescription
 from headwater.sdk.embedded import Embedded
 from headwater.sdk.member import Member
 from headwater.sdk.publish import Publisher
-from headwater.sdk.server import Server
+from headwater.sdk.server import Server, id_of
 
 if TYPE_CHECKING:
     from headwater.sdk.subscription import Subscription
@@ -148,10 +148,12 @@ class Client:
     async def exists(self, stream: str | Stream[Any]) -> bool:
         return await self._open().find(_name(stream)) is not None
 
-    async def require(self, stream: str) -> None:
-        """An error that names `create()` unless the stream is there."""
-        if not await self.exists(stream):
+    async def require(self, stream: str) -> bytes:
+        """The stream's id; an error that names `create()` unless it is there."""
+        found = await self._open().find(stream)
+        if found is None:
             raise not_found(stream)
+        return id_of(found)
 
     async def create(self, stream: Stream[Any]) -> None:
         await self._open().create(stream.name, stream.options)
@@ -180,9 +182,12 @@ class Client:
 
     # --- members and subscriptions -----------------------------------------------------------
 
-    def member(self, group: str, stream: str, **how: Any) -> Member:
-        self._open()
-        member = Member(self.address, self._kafka, group, stream, **how)
+    def member(self, group: str, stream: str, identity: bytes, **how: Any) -> Member:
+        server = self._open()
+        member = Member(
+            self.address, self._kafka, group, stream,
+            identify=lambda: (self._server or server).identify(stream), identity=identity, **how,
+        )  # fmt: skip
         self._members.add(member)
         return member
 
@@ -225,15 +230,11 @@ class Client:
         if error is not None:
             raise error
 
-    async def _drain(self) -> HeadwaterError | None:
+    async def _drain(self) -> Exception | None:
         """Stops all subscriptions together; the first error that none of them has told yet."""
         outcomes = await asyncio.gather(*(one.stop() for one in list(self._subscriptions)), return_exceptions=True)
-        errors = [one for one in outcomes if isinstance(one, BaseException)]
-        for error in errors:
-            if not isinstance(error, HeadwaterError):
-                raise error
-        told = [error for error in errors if isinstance(error, HandlerError)] or errors
-        return told[0] if told else None  # type: ignore[return-value]
+        errors = [one for one in outcomes if isinstance(one, Exception)]
+        return next((one for one in errors if isinstance(one, HandlerError)), errors[0] if errors else None)
 
     def _open(self) -> Server:
         if self._server is None:

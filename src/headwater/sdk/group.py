@@ -20,8 +20,9 @@ from headwater.sdk.reader import Reader
 from headwater.sdk.subscription import Subscription
 
 if TYPE_CHECKING:
+    from headwater.sdk.cursors import Start
     from headwater.sdk.declare.stream import Stream
-    from headwater.sdk.member import OnLost, Start
+    from headwater.sdk.member import OnLost
 
 T = TypeVar("T", default=Any)
 
@@ -70,9 +71,9 @@ class Group(Generic[T]):
         _one_of(on_lost, ("error", "skip"), "on_lost")
         record = wants_record(handler, self.stream.name, self.stream.model)
         client = self.stream.client
-        await client.require(self.stream.name)
+        identity = await client.require(self.stream.name)
         subscription: Subscription[T] = Subscription(
-            client, self.stream, self.name, handler,
+            client, self.stream, self.name, handler, identity=identity,
             record=record, start=start, on_lost=on_lost, stop_seconds=seconds_of(stop_timeout, "stop_timeout"),
         )  # fmt: skip
         await subscription.joined()

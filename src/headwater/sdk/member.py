@@ -26,14 +26,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headwater.config import SDK_ANSWER_SECONDS, SDK_GONE_SECONDS, SDK_POLL_SECONDS, SDK_READ_AHEAD_RECORDS
-from headwater.errors import HeadwaterError, IllegalGeneration, RecordsLost
-from headwater.sdk.border import AWAY, FATAL, LOST, MISSING, mapped, reader_options
+from headwater.errors import ConnectionFailed, HeadwaterError, RecordsLost
+from headwater.sdk.border import FATAL, LOST, MISSING, mapped, reader_options
+from headwater.sdk.cursors import Cursors, Start
 from headwater.sdk.holding import Hold, ReadAhead, Taken
 
-Start = Literal["beginning", "end"]
 OnLost = Literal["error", "skip"]
 
 log = logging.getLogger("headwater")
@@ -44,6 +44,7 @@ _PATIENCE_SECONDS = 1.0  # full for so long: pause the partitions, and go on ans
 class Member:
     """Reads one stream for one group. Its verbs are for the loop it was made on, unless they say otherwise.
 
+    `identify` gives the stream's id, or None when there is none; `identity` is the one that is meant.
     `release_seconds`: how long partitions that a rebalance takes are kept for the record in the program's hands, until
     the program calls `finished`.
     """
@@ -55,6 +56,8 @@ class Member:
         group: str,
         stream: str,
         *,
+        identify: Callable[[], bytes | None],
+        identity: bytes,
         start: Start,
         on_lost: OnLost,
         commit_seconds: float | None,
@@ -62,15 +65,16 @@ class Member:
     ) -> None:
         self.group, self.stream = group, stream
         self.skipped = 0  # records that were lost and jumped over, with on_lost="skip"
-        self._start, self._on_lost, self._commit_seconds = start, on_lost, commit_seconds
+        self._on_lost, self._commit_seconds = on_lost, commit_seconds
+        self._identify = identify
+        self._identity: bytes | None = identity
         self._release_seconds = release_seconds
         self._loop = asyncio.get_running_loop()
         self._options = reader_options(address, kafka, group)
         self._consumer = Consumer(self._options)
         self._moved = ""
         self._ahead = ReadAhead()
-        self._holds: dict[int, Hold] = {}
-        self._given_back: dict[int, Hold] = {}
+        self._cursors = Cursors(group, stream, start)
         self._error: Exception | None = None
         self._raised: Exception | None = None  # by a callback
         self._stopping = False
@@ -203,21 +207,22 @@ class Member:
 
     def _serve(self) -> None:
         """What the program asked for, and what is due."""
-        while self._commits:
+        for _ in range(len(self._commits)):
             hold, future = self._commits.popleft()
             try:
-                self._commit_one(hold)
+                if self._cursors.commit_one(self._consumer, hold):
+                    future.set_result(None)
+                else:
+                    self._commits.append((hold, future))
             except HeadwaterError as error:
                 future.set_exception(error)
-            else:
-                future.set_result(None)
         if self._commit_seconds is not None and time.monotonic() >= self._commit_at:
             self._commit_done()
 
     def _join_elsewhere(self) -> None:
         self._options["bootstrap.servers"], self._moved = self._moved, ""
         self._ahead.drop()
-        self._forget("its server moved")
+        self._cursors.forget("its server moved")
         self._consumer.close()
         self._consumer = Consumer(self._options)
         self._subscribe()
@@ -242,7 +247,7 @@ class Member:
         for message in messages:
             error = message.error()
             if error is None:
-                hold = self._holds.get(message.partition() or 0)
+                hold = self._cursors.holds.get(message.partition() or 0)
                 if hold is not None:
                     good.append(Taken(hold, message))
                 continue
@@ -261,7 +266,7 @@ class Member:
         if code in LOST:
             self._lost_records(message)
         elif code in MISSING:
-            self._wait_for_stream()
+            self._is_another_stream()
         elif error.fatal() or code in FATAL:
             raise mapped(error, f"read stream {self.stream!r} as group {self.group!r}", self.stream)
         else:  # the library tries again by itself
@@ -270,107 +275,40 @@ class Member:
     # --- rebalances, in the thread, inside of poll -------------------------------------------
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
-        self._holds = {}
-        places = [TopicPartition(self.stream, one.partition) for one in partitions]
-        cursors = self._cursors(places) if places else []
-        if self._stopping:
-            return
-        for place in cursors:
-            before = self._given_back.get(place.partition)
-            hold = before if before is not None else Hold(self.stream, place.partition)
-            hold.alive = True
-            hold.committed = max(place.offset, -1)
-            if place.offset < 0:
-                self._begin(place)
-            if before is not None and before.given > place.offset:
-                place.offset = before.given
-                place.leader_epoch = -1
-            self._holds[place.partition] = hold
-        for partition, hold in self._given_back.items():
-            if partition not in self._holds:
-                hold.end("its partition went to another member")
-        self._given_back = {}
-        self._consumer.assign(cursors)
-        self._wake(self._joined)
-
-    def _begin(self, place: TopicPartition) -> None:
-        """Where a group begins that has no cursor. An end is written down at once: another member must not move it."""
-        if self._start == "beginning":
-            place.offset = OFFSET_BEGINNING
-            return
-        _, place.offset = self._bounds(place.partition)
-        self._consumer.commit(offsets=[place], asynchronous=False)
-
-    def _cursors(self, places: list[TopicPartition]) -> list[TopicPartition]:
-        while True:
-            try:
-                found = self._consumer.committed(places, timeout=SDK_ANSWER_SECONDS)
-                if all(one.error is None for one in found):
-                    return found
-                reason = next(one.error for one in found if one.error is not None)
-            except KafkaException as error:
-                reason = error.args[0]
-            if self._stopping:
-                return []
-            if reason.code() not in AWAY:
-                raise mapped(reason, f"read the cursors of group {self.group!r}", self.stream)
-            time.sleep(SDK_POLL_SECONDS)
+        mine = [one.partition for one in partitions]
+        places = self._cursors.take_up(self._consumer, mine, lambda: self._stopping)
+        if places is not None:
+            self._consumer.assign(places)
+            self._wake(self._joined)
 
     def _revoked(self, partitions: list[TopicPartition]) -> None:
         self._ahead.drop()
         self._ahead.idle.wait(self._release_seconds)
         self._commit_done()
-        self._given_back, self._holds = self._holds, {}
+        self._cursors.give_back()
 
     def _assignment_lost(self, partitions: list[TopicPartition]) -> None:
-        """The group went on without us, or the stream was deleted: what we know of positions counts no more."""
+        """The group went on without us, or the stream was deleted."""
         self._ahead.drop()
-        self._forget("the group went on without this member")
-
-    def _forget(self, why: str) -> None:
-        for hold in (*self._holds.values(), *self._given_back.values()):
-            hold.end(why)
-        self._holds, self._given_back = {}, {}
-
-    # --- cursors -----------------------------------------------------------------------------
+        self._cursors.forget("the group went on without this member")
 
     def _commit_done(self) -> None:
         self._commit_at = time.monotonic() + (self._commit_seconds or 0)
-        dirty = [hold for hold in self._holds.values() if hold.alive and hold.done > hold.committed]
-        if dirty and self._commit_seconds is not None:
+        if self._commit_seconds is not None:
             with contextlib.suppress(KafkaException):  # what is not committed now is at the next turn, or read again
-                self._commit(dirty)
-
-    def _commit_one(self, hold: Hold) -> None:
-        if not hold.alive:
-            raise IllegalGeneration(
-                f"cannot commit partition {hold.partition} of stream {hold.stream!r} for group {self.group!r}: "
-                f"{hold.why or 'it was given back'}: its records are read again by whoever holds it now"
-            )
-        if hold.done > hold.committed:
-            try:
-                self._commit([hold])
-            except KafkaException as error:
-                doing = f"commit partition {hold.partition} of stream {hold.stream!r} for group {self.group!r}"
-                raise mapped(error.args[0], doing, self.stream) from None
-
-    def _commit(self, holds: list[Hold]) -> None:
-        offsets = [TopicPartition(hold.stream, hold.partition, hold.done, "", hold.done_epoch) for hold in holds]
-        for hold, answer in zip(holds, self._consumer.commit(offsets=offsets, asynchronous=False) or [], strict=False):
-            if answer.error is not None:
-                raise KafkaException(answer.error)
-            hold.committed = answer.offset
+                self._cursors.commit_done(self._consumer)
 
     # --- what goes wrong ---------------------------------------------------------------------
 
     def _lost_records(self, message: Message) -> None:
         """The position is not in the log: retention or an accident took records, or the log was cut behind it."""
         partition = message.partition() or 0
-        hold = self._holds.get(partition)
-        if hold is None:
+        hold = self._cursors.holds.get(partition)
+        if hold is None or self._is_another_stream():
             return
-        position = self._position(partition, hold, message)
-        start, end = self._bounds(partition)
+        offset = message.offset()
+        position = offset if offset is not None and offset >= 0 else max(hold.given, hold.committed, 0)
+        start, end = self._consumer.get_watermark_offsets(TopicPartition(self.stream, partition), SDK_ANSWER_SECONDS)
         if self._on_lost == "error":
             raise RecordsLost(
                 f"group {self.group!r} stands at offset {position} of partition {partition} of stream "
@@ -387,37 +325,26 @@ class Member:
             hold.done = hold.committed = target
         self._consumer.seek(TopicPartition(self.stream, partition, target))
 
-    def _position(self, partition: int, hold: Hold, message: Message) -> int:
-        offset = message.offset()
-        if offset is not None and offset >= 0:
-            return offset
-        return max(hold.given, hold.committed, 0)
-
-    def _bounds(self, partition: int) -> tuple[int, int]:
-        return self._consumer.get_watermark_offsets(TopicPartition(self.stream, partition), SDK_ANSWER_SECONDS)
-
-    def _wait_for_stream(self) -> None:
-        """The stream was deleted. Says so once, waits, and joins anew when it is created again."""
-        if self._is_there():
-            return
-        log.warning("group %s: stream %s was deleted: waiting until it is created again", self.group, self.stream)
+    def _is_another_stream(self) -> bool:
+        """Whether the stream was deleted since this member joined. Then, says so once, waits, and joins it anew."""
+        now = self._identify()
+        if now == self._identity:
+            return False
+        if now is None:
+            log.warning("group %s: stream %s was deleted: waiting until it is created again", self.group, self.stream)
         self._ahead.drop()
-        self._forget("its stream was deleted")
-        while not self._stopping and not self._is_there():
+        self._cursors.forget("its stream was deleted")
+        while now is None and not self._stopping:
             deadline = time.monotonic() + SDK_GONE_SECONDS
             while not self._stopping and time.monotonic() < deadline:
                 self._consumer.poll(SDK_POLL_SECONDS)
+            now = self._identify()
         if not self._stopping:
-            log.warning("group %s: stream %s is back: reading on", self.group, self.stream)
+            log.warning("group %s: stream %s was created again: reading on", self.group, self.stream)
+            self._identity = now
             self._consumer.unsubscribe()
             self._subscribe()
-
-    def _is_there(self) -> bool:
-        try:
-            found = self._consumer.list_topics(self.stream, timeout=SDK_ANSWER_SECONDS).topics[self.stream]
-        except KafkaException:
-            return True  # nobody to ask: not known to be gone
-        return found.error is None
+        return True
 
     def _fail(self, error: Exception) -> None:
         self._error = error
@@ -428,6 +355,11 @@ class Member:
         with contextlib.suppress(KafkaException, HeadwaterError):
             self._serve()
             self._commit_done()
+        while self._commits:
+            hold, future = self._commits.popleft()
+            future.set_exception(
+                ConnectionFailed(f"partition {hold.partition} of {hold.stream!r}: the reader was closed")
+            )
         with contextlib.suppress(KafkaException, HeadwaterError, RuntimeError):
             self._consumer.close()
 

@@ -18,9 +18,10 @@ from typing_extensions import TypeVar
 from headwater.errors import InvalidOption, InvalidValue
 from headwater.model import Headers, Record
 from headwater.sdk.codec import Codec, codec_of
+from headwater.sdk.cursors import Start
 from headwater.sdk.declare.duration import Duration, seconds_of
 from headwater.sdk.holding import Taken
-from headwater.sdk.member import Member, OnLost, Start
+from headwater.sdk.member import Member, OnLost
 
 if TYPE_CHECKING:
     from headwater.sdk.declare.stream import Stream
@@ -71,10 +72,11 @@ class Reader(Generic[T]):
         """Joins the group; returns when it has given this member its part. Cancelling leaves it again."""
         client = self._stream.client
         self._codec = codec_of(self._stream.name, self._stream.model)
-        await client.require(self._stream.name)
+        identity = await client.require(self._stream.name)
         self._member = client.member(
             self._group,
             self._stream.name,
+            identity,
             start=self._start,
             on_lost=self._on_lost,
             commit_seconds=self._commit_seconds,

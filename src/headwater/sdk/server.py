@@ -63,6 +63,16 @@ class Server:
         except TimeoutError:
             raise unreachable(f"look for stream {name!r}", f"no answer within {SDK_ANSWER_SECONDS:g} s") from None
 
+    def identify(self, name: str) -> bytes | None:
+        """The id of the stream, or None. Blocks: for a member's thread, which also takes no answer for no change."""
+        try:
+            future = self._admin.describe_topics(TopicCollection([name]), request_timeout=SDK_ANSWER_SECONDS)[name]
+            return id_of(future.result(SDK_ANSWER_SECONDS))
+        except KafkaException as error:
+            if error.args[0].code() in MISSING:
+                return None
+            raise mapped(error.args[0], f"look for stream {name!r}", name) from None
+
     async def partitions(self, name: str) -> int:
         found = await self.find(name)
         if found is None:

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic
 from typing_extensions import TypeVar
 
 from headwater.config import SDK_COMMIT_SECONDS
-from headwater.errors import HandlerError, HeadwaterError
+from headwater.errors import HandlerError
 from headwater.model import Record
 from headwater.sdk.codec import codec_of
+from headwater.sdk.cursors import Start
 from headwater.sdk.handlers import caller
 from headwater.sdk.holding import Taken
-from headwater.sdk.member import OnLost, Start
+from headwater.sdk.member import OnLost
 from headwater.sdk.reader import record_fields
 
 if TYPE_CHECKING:
@@ -38,18 +39,19 @@ class Subscription(Generic[T]):
         group: str,
         handler: Callable[[Any], Any],
         *,
+        identity: bytes,
         record: bool,
         start: Start,
         on_lost: OnLost,
         stop_seconds: float,
     ) -> None:
         self.stream, self.group = stream.name, group
-        self.error: HeadwaterError | None = None
+        self.error: Exception | None = None
         self._client, self._record, self._stop_seconds = client, record, stop_seconds
         self._codec = codec_of(stream.name, stream.model)
         self._call, self._let_go = caller(handler, group)
         self._member = client.member(
-            group, stream.name, start=start, on_lost=on_lost, commit_seconds=SDK_COMMIT_SECONDS,
+            group, stream.name, identity, start=start, on_lost=on_lost, commit_seconds=SDK_COMMIT_SECONDS,
             release_seconds=stop_seconds,
         )  # fmt: skip
         self._work = asyncio.create_task(self._run(), name=f"headwater {group}")
@@ -98,7 +100,7 @@ class Subscription(Generic[T]):
                     await self._handle(taken)
                 finally:
                     self._member.finished()
-        except HeadwaterError as error:
+        except Exception as error:  # noqa: BLE001  raised by `stop`, `run`, or the client's close
             self.error = error
         finally:
             self._let_go()

@@ -1,0 +1,129 @@
+"""Where a member stands: its holds from one assignment to the next, and the cursors that the server keeps of them.
+
+Everything here runs in the member's thread. Holds that a rebalance takes are kept until the next assignment says who
+got them: what comes back goes on after the last record that the program was given, and a commit that was asked for
+meanwhile waits until then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from headwater.config import SDK_ANSWER_SECONDS, SDK_POLL_SECONDS
+from headwater.errors import IllegalGeneration
+from headwater.sdk.border import AWAY, FENCED, mapped
+from headwater.sdk.holding import Hold
+
+Start = Literal["beginning", "end"]
+
+
+class Cursors:
+    """Of one member in one stream."""
+
+    def __init__(self, group: str, stream: str, start: Start) -> None:
+        self.group, self.stream = group, stream
+        self._start = start
+        self.holds: dict[int, Hold] = {}
+        self._given_back: dict[int, Hold] = {}
+
+    # --- assignments -------------------------------------------------------------------------
+
+    def take_up(
+        self, consumer: Consumer, partitions: list[int], give_up: Callable[[], bool]
+    ) -> list[TopicPartition] | None:
+        """The partitions into our hands, and where to read on in each; None when `give_up` says so meanwhile."""
+        cursors = self._look_up(consumer, [TopicPartition(self.stream, one) for one in partitions], give_up)
+        if cursors is None:
+            return None
+        places = [self._take_one(consumer, cursor) for cursor in cursors]
+        for hold in self._given_back.values():
+            hold.end("its partition went to another member")
+        self._given_back = {}
+        return places
+
+    def give_back(self) -> None:
+        """A rebalance took everything; what it gives again is known at the next `take_up`."""
+        self._given_back, self.holds = self.holds, {}
+
+    def forget(self, why: str) -> None:
+        """What we know of positions counts no more."""
+        for hold in (*self.holds.values(), *self._given_back.values()):
+            hold.end(why)
+        self.holds, self._given_back = {}, {}
+
+    def _take_one(self, consumer: Consumer, cursor: TopicPartition) -> TopicPartition:
+        hold = self._given_back.pop(cursor.partition, None) or Hold(self.stream, cursor.partition)
+        hold.committed = max(cursor.offset, -1)
+        self.holds[cursor.partition] = hold
+        if hold.given > hold.committed:  # it was ours just before: what the program was given, it does not get again
+            return TopicPartition(self.stream, cursor.partition, hold.given)
+        return cursor if cursor.offset >= 0 else self._beginning(consumer, cursor.partition)
+
+    def _beginning(self, consumer: Consumer, partition: int) -> TopicPartition:
+        """Where a group begins that has no cursor. An end is written down at once: another member must not move it."""
+        if self._start == "beginning":
+            return TopicPartition(self.stream, partition, OFFSET_BEGINNING)
+        _, end = consumer.get_watermark_offsets(TopicPartition(self.stream, partition), SDK_ANSWER_SECONDS)
+        place = TopicPartition(self.stream, partition, end)
+        consumer.commit(offsets=[place], asynchronous=False)
+        return place
+
+    def _look_up(
+        self, consumer: Consumer, places: list[TopicPartition], give_up: Callable[[], bool]
+    ) -> list[TopicPartition] | None:
+        """The cursors of the group; asked for until the server answers, since reading without them would be wrong."""
+        while places:
+            try:
+                found = consumer.committed(places, timeout=SDK_ANSWER_SECONDS)
+                reason = next((one.error for one in found if one.error is not None), None)
+                if reason is None:
+                    return found
+            except KafkaException as error:
+                reason = error.args[0]
+            if give_up():
+                return None
+            if reason.code() not in AWAY:
+                raise mapped(reason, f"read the cursors of group {self.group!r}", self.stream)
+            time.sleep(SDK_POLL_SECONDS)
+        return []
+
+    # --- commits -----------------------------------------------------------------------------
+
+    def commit_done(self, consumer: Consumer) -> None:
+        """What is done and not committed; raises `KafkaException`, and then nothing has changed here."""
+        dirty = [hold for hold in self.holds.values() if hold.alive and hold.done > hold.committed]
+        if dirty:
+            self._commit(consumer, dirty)
+
+    def commit_one(self, consumer: Consumer, hold: Hold) -> bool:
+        """Whether the server has it. Not yet, while a rebalance is under way: ask again after the next assignment."""
+        doing = f"commit partition {hold.partition} of stream {hold.stream!r} for group {self.group!r}"
+        if not hold.alive:
+            raise IllegalGeneration(f"cannot {doing}: {hold.why}: its records are read again by whoever holds it now")
+        if hold.partition not in self.holds:
+            return False
+        if hold.done <= hold.committed:
+            return True
+        try:
+            self._commit(consumer, [hold])
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.REBALANCE_IN_PROGRESS:
+                return False
+            if code in FENCED:
+                raise IllegalGeneration(
+                    f"cannot {doing}: the group went on without this member: its records are read again"
+                ) from None
+            raise mapped(error.args[0], doing, self.stream) from None
+        return True
+
+    def _commit(self, consumer: Consumer, holds: list[Hold]) -> None:
+        offsets = [TopicPartition(hold.stream, hold.partition, hold.done, "", hold.done_epoch) for hold in holds]
+        for hold, answer in zip(holds, consumer.commit(offsets=offsets, asynchronous=False) or [], strict=False):
+            if answer.error is not None:
+                raise KafkaException(answer.error)
+            hold.committed = answer.offset
