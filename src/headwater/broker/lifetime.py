@@ -8,6 +8,7 @@ is never kept out, until the broker is about to close: then it keeps it, and a c
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -34,6 +35,7 @@ async def serve(store: Store, settings: Settings, ready: Callable[[str, int], No
     host, port = await broker.start()
     try:
         store.announce("embedded" if settings.embedded else "served", host, port)
+        gc.freeze()  # what is there by now stays: no later collection pauses to look at it
         ready(host, port)
         if settings.embedded:
             async with asyncio.TaskGroup() as group:

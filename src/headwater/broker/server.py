@@ -129,7 +129,7 @@ class Broker:
         self.dawdlers.discard(connection)
         self.active_at = time.monotonic()
         if isinstance(why, PeerError):
-            log.warning("closed the connection of %s: %s", connection.peer, why)
+            log.info("closed the connection of %s: %s", connection.peer, why)  # not a line per stray packet
 
     def _sweep(self) -> None:
         """Looks over the connections: who dawdles or idles is closed, who rests gives memory back."""
