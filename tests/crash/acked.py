@@ -136,20 +136,21 @@ class Killable:
 class Writer(threading.Thread):
     """An idempotent producer that never stops by itself; notes what was acked."""
 
-    def __init__(self, address: str, **config: Any) -> None:
+    def __init__(self, address: str, *, outstanding: int = OUTSTANDING_MAX) -> None:
         super().__init__(daemon=True)
+        self._outstanding = outstanding
         self.acked: list[set[int]] = [set() for _ in range(PARTITIONS)]
         self.failed: list[Any] = []
         self.ending = threading.Event()
         self._producer = Producer({
             "bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 1, "reconnect.backoff.max.ms": 100,
-            "retry.backoff.max.ms": 100, "log_level": 0, **config,
+            "retry.backoff.max.ms": 100, "log_level": 0,
         })  # fmt: skip
 
     def run(self) -> None:
         number = 0
         while not self.ending.wait(0.001):
-            for _ in range(10 if number - self.acked_count < OUTSTANDING_MAX else 0):
+            for _ in range(10 if number - self.acked_count < self._outstanding else 0):
                 partition = number % PARTITIONS
                 self._producer.produce(
                     STREAM, b"%d " % (number // PARTITIONS) + b"x" * 1000, partition=partition,
