@@ -201,6 +201,7 @@ SDK_POLL_SECONDS = 0.1  # longest a member's thread waits for records before it 
 SDK_COMMIT_SECONDS = 5.0  # automatic commit, Kafka's auto.commit.interval.ms
 SDK_PARTITIONS_AGE_SECONDS = 300.0  # how long a publisher trusts the number of partitions it was told
 SDK_GONE_MS = 1_000  # a publisher believes that its stream is gone after this; librdkafka's 30 s suit slow clusters
+SDK_IDENTITY_SECONDS = 2.0  # how often a reader on a server that is not ours makes sure that its stream is the same
 SDK_GONE_SECONDS = 0.5  # how often a reader looks whether its deleted stream is back
 EMBEDDED_START_SECONDS = 20.0  # until a broker we started answers, recovery of a killed one included
 EMBEDDED_LOOK_SECONDS = 0.5  # how often a client looks whether the embedded broker is still there
