@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,7 +31,7 @@ app.command("demo")(demo_command.demo)
 
 @app.command("up", context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []})
 def up(context: typer.Context) -> None:
-    """Start a broker here and serve until SIGTERM or Ctrl-C (`headwater up --help` lists its settings)."""
+    """Start a broker here and serve until SIGTERM or Ctrl-C."""
     from headwater.cli.up import main as serve
 
     raise typer.Exit(serve(context.args))
@@ -48,17 +49,39 @@ def root(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command; what the caller or the operator must mend is said in one line."""
+    """Runs one command; what the caller or the operator must mend is said in one line.
+
+    Exit codes: 0 done, 1 it could not be done, 2 it was asked in a wrong way, 130 Ctrl-C.
+    """
     try:
-        app(args=arguments, standalone_mode=True)
+        code = app(args=arguments, prog_name="headwater", standalone_mode=False)
+        sys.stdout.flush()
     except HeadwaterError as why:
-        print(f"headwater: {why}", file=sys.stderr)
-        return 1
+        return _complain(str(why), 1)
+    except typer.Abort:
+        return _complain("given up", 1)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # `headwater tail x | head`: the reader has seen enough
-        sys.stderr.close()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's last flush succeeds
         return 0
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 1
-    return 0
+    except Exception as why:
+        if not hasattr(why, "format_message"):
+            raise
+        return _usage(why)
+    return code if isinstance(code, int) else 0
+
+
+def _usage(why: Any) -> int:
+    """An error of the option parser, which typer would draw as a box over five lines."""
+    context, said = getattr(why, "ctx", None), why.format_message().replace("Value error, ", "")
+    path = context.command_path if context is not None else "headwater"
+    if type(why).__name__ == "NoArgsIsHelpError":  # its message is the help, which is what was wanted
+        print(said)
+        return 2
+    return _complain(f"{said.rstrip('.')[:1].lower()}{said.rstrip('.')[1:]}: see `{path} --help`", 2)
+
+
+def _complain(said: str, code: int) -> int:
+    print(f"headwater: {said}", file=sys.stderr)
+    return code

@@ -2,71 +2,95 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.options import Server, on_server, pairs
+from headwater.cli.lines import lines_of
+from headwater.cli.options import Data, Json, Server, StreamArgument, emit, on_server, pairs
+from headwater.errors import PublishFailed
 
-CHUNK_RECORDS = 1000  # of standard input; acknowledged before the next are read, so that memory stays bounded
+CHUNK_RECORDS = 1000  # acknowledged before the next are sent, so that memory stays bounded
 
 
 def publish(
-    stream: Annotated[str, typer.Argument(help="The stream's name.")],
+    stream: StreamArgument,
     values: Annotated[
-        list[str] | None, typer.Argument(help="Values, sent as they are; none: a value a line from stdin.")
+        list[str] | None,
+        typer.Argument(metavar="[VALUE]...", help="Sent as they are; none: each line of stdin that is not empty."),
     ] = None,
     key: Annotated[str | None, typer.Option(help="Records of one key stay in order, in one partition.")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="NAME=VALUE; may be repeated.")] = None,
+    header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be given several times.")] = None,
     server: Server = None,
+    data: Data = None,
+    json_lines: Json = False,
 ) -> None:
     """Publish values to a stream and wait until they are acknowledged."""
-    from headwater import Outgoing, Stream
-
     headers = pairs(header or [], "--header")
-    lines = iter(values) if values else _lines()
 
     async def work(hw: Any) -> None:
+        from headwater import Outgoing, Stream
+
         raw = hw.stream(Stream[bytes](stream))
-        sent = 0
-        with _progress(shown=not values) as advance:
-            while chunk := [
-                Outgoing(one.encode("utf-8", "surrogateescape"), key=key, headers=headers)
-                for one in islice(lines, CHUNK_RECORDS)
-            ]:
-                receipts = await raw.publish_many(chunk)
-                sent += len(receipts)
-                advance(sent)
-        if sent == 1:
-            print(f"partition {receipts[0].partition}, offset {receipts[0].offset}")
-        else:
-            print(f"{sent} records acknowledged")
+        await hw.require(stream)  # before the first line is typed, not after
+        counted = _Count(shown=not values and sys.stderr.isatty())
+        try:
+            async for lines in _given(values):
+                for at in range(0, len(lines), CHUNK_RECORDS):
+                    chunk = lines[at : at + CHUNK_RECORDS]
+                    receipts = await raw.publish_many([Outgoing(one, key=key, headers=headers) for one in chunk])
+                    counted.add(receipts)
+                    for receipt in receipts if json_lines else ():
+                        emit(_facts(receipt))
+        except BaseException as why:
+            counted.end_early(why)
+            raise
+        if not json_lines:
+            counted.tell()
 
-    on_server(server, work)
-
-
-def _lines() -> Iterator[str]:
-    for line in sys.stdin:
-        if text := line.rstrip("\n"):
-            yield text
+    on_server(server, data, work)
 
 
-class _progress:  # noqa: N801  a context manager that reads like the word
-    """Counts on a terminal's stderr while standard input is sent; silent elsewhere."""
+async def _given(values: list[str] | None) -> AsyncIterator[list[bytes]]:
+    if values:
+        yield [os.fsencode(one) for one in values]
+        return
+    async for lines in lines_of(sys.stdin.fileno()):
+        yield lines
+
+
+def _facts(receipt: Any) -> dict[str, Any]:
+    return {"partition": receipt.partition, "offset": receipt.offset, "timestamp": receipt.timestamp}
+
+
+class _Count:
+    """How many are acknowledged: shown on a terminal while they are sent, and told at the end, a bad one too."""
 
     def __init__(self, *, shown: bool) -> None:
-        self._shown = shown and sys.stderr.isatty()
+        self._shown = shown
+        self._sent = 0
+        self._last: Any = None
 
-    def __enter__(self) -> Any:
-        return self._advance
-
-    def __exit__(self, *_: object) -> None:
+    def add(self, receipts: Sequence[Any]) -> None:
+        self._sent += len(receipts)
+        self._last = receipts[-1]
         if self._shown:
+            print(f"\r{self._sent} records acknowledged", end="", file=sys.stderr, flush=True)
+
+    def tell(self) -> None:
+        if self._shown and self._sent:
             print(file=sys.stderr)
+        if self._sent == 1:
+            print(f"partition {self._last.partition}, offset {self._last.offset}")
+        else:
+            print(f"{self._sent} records acknowledged")
 
-    def _advance(self, sent: int) -> None:
-        if self._shown:
-            print(f"\r{sent} records", end="", file=sys.stderr, flush=True)
+    def end_early(self, why: BaseException) -> None:
+        sent = self._sent
+        if isinstance(why, PublishFailed):
+            sent += sum(one is not None for one in why.receipts)
+        if sent:
+            print(f"{self._shown * chr(10)}{sent} records were acknowledged by then", file=sys.stderr)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headwater.cli.options import Data, Server
+from headwater.cli.options import Data, Json, Server, emit
 
 
 def run(
-    app: Annotated[Path, typer.Argument(help="A Python file that declares streams with a destination.")],
+    app: Annotated[Path, typer.Argument(metavar="APP.PY", help="It declares streams with a destination.")],
     once: Annotated[bool, typer.Option("--once", help="Land what is there now, then end.")] = False,
     name: Annotated[str | None, typer.Option("--name", help="The app's name; the file's stem otherwise.")] = None,
     server: Server = None,
     data: Data = None,
+    json_lines: Json = False,
 ) -> None:
     """Land the streams of an app in their tables, exactly once, until SIGTERM or Ctrl-C."""
     from headwater.pipeline import Progress, run as land
 
     def say(progress: Progress) -> None:
-        print(progress.text, flush=True)
+        if json_lines:
+            emit(asdict(progress))
+        else:
+            print(progress.text, flush=True)
 
     land(app, once=once, name=name, server=server, data=data, say=say)

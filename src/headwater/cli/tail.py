@@ -7,17 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.options import Json, Server, emit, on_server
+from headwater.cli.options import Data, Json, Server, StreamArgument, emit, on_server
 
 
 def tail(
-    stream: Annotated[str, typer.Argument(help="The stream's name.")],
+    stream: StreamArgument,
     from_start: Annotated[bool, typer.Option("--from-start", help="Begin with the oldest record.")] = False,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after this many records.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Wait for what comes, or end at the end.")
     ] = True,
     server: Server = None,
+    data: Data = None,
     json_lines: Json = False,
 ) -> None:
     """Print a stream's records as they come, until Ctrl-C."""
@@ -35,7 +36,7 @@ def tail(
             if seen == count:
                 return
 
-    on_server(server, work)
+    on_server(server, data, work)
 
 
 def _line(record: Any) -> str:
