@@ -176,10 +176,6 @@ class FetchSessionNotFound(WireError):
     code = 70
 
 
-class InvalidFetchSessionEpoch(WireError):
-    code = 71
-
-
 class FencedLeaderEpoch(WireError):
     code = 74
 

@@ -10,6 +10,7 @@ stays in the inbox, and beyond it in the kernel: then the client's own writes bl
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections import deque
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from headwater.broker.repeats import Shape
     from headwater.broker.server import Broker
 
+log = logging.getLogger("headwater.broker")
+
 
 class Reply:
     """One request's place in the order of answers. Answering it twice, or after its client has gone, does nothing."""
@@ -47,7 +50,11 @@ class Reply:
     def prepare(self, response: Any, version: int | None = None) -> None:
         """Encodes the answer; it leaves when `connection.deliver` is called and those before it have left."""
         said = self.version if version is None else version
-        self.prepare_body(self.api.encode(response, said), said)
+        try:
+            self.prepare_body(self.api.encode(response, said), said)
+        except Exception as why:  # a bug; who else is answered in this turn has nothing to do with it
+            log.exception("%s version %d has no encoding of its answer", self.api.name, said)
+            self.connection.close(why)
 
     def prepare_body(self, body: Sequence[Part], version: int) -> None:
         """As `prepare`, for a body that is encoded already: bytes, and file ranges with a `length`."""
@@ -149,6 +156,10 @@ class Connection:
                     return
         except ProtocolError as why:
             self.close(why)
+            return
+        except Exception as why:
+            log.exception("a request of %s could not be taken up", self.peer)
+            self.close(why)  # silence would have it wait for an answer that nobody is making
             return
         finally:
             self._serving = False

@@ -66,15 +66,16 @@ class Dispatch:
         reply.on_close = task.cancel
 
     async def _handle(self, api: Api, request: Any, context: Context, reply: Reply) -> None:
-        """Cancelled when its client goes away: forgets the answer, not what the handler has begun."""
+        """Cancelled when its client goes away: forgets the answer, not what the handler has begun.
+
+        Nothing may get out of it: a task group ends with the first of its tasks that fails, and the broker with it.
+        """
         try:
-            response = await api.handle(request, context)
+            reply.send(await api.handle(request, context))
         except Exception as why:
             log.exception("%s version %d could not be answered", api.name, context.version)
             reply.on_close = None
             reply.fail(why)
-        else:
-            reply.send(response)
 
     def _refuse_version(self, connection: Connection, reply: Reply) -> None:
         if reply.api.key != API_VERSIONS:

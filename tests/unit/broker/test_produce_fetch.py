@@ -210,7 +210,10 @@ def test_fetch_sessions_are_not_kept(raw, stream):
     """Id 0 says so; who speaks of one begins anew."""
     assert raw.ask("fetch", 12, **fetch_fields(stream, session_epoch=0)).session_id == 0
     assert raw.ask("fetch", 12, **fetch_fields(stream, session_id=5, session_epoch=1)).error_code == 70
-    assert raw.ask("fetch", 12, **fetch_fields(stream, session_epoch=3)).error_code == 71
+    assert raw.ask("fetch", 12, **fetch_fields(stream, session_epoch=3)).error_code == 70
+    for epoch in (0, -1):  # begins anew, or ends it: either way all partitions are named
+        answer = raw.ask("fetch", 12, **fetch_fields(stream, session_id=5, session_epoch=epoch))
+        assert (answer.error_code, answer.session_id, len(answer.responses)) == (0, 0, 1)
 
 
 def test_a_file_sync_stream_answers_what_is_durable(raw):

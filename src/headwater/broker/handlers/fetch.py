@@ -14,6 +14,7 @@ Without transactions, read_committed sees what read_uncommitted sees.
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from headwater.broker.connection import Connection, Reply
 from headwater.config import FETCH_WAIT_MS_MAX
 from headwater.errors import (
     FetchSessionNotFound,
-    InvalidFetchSessionEpoch,
     OffsetOutOfRange,
     UnknownStream,
     UnknownStreamId,
@@ -34,17 +34,17 @@ from headwater.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
+log = logging.getLogger("headwater.broker")
+
 BY_ID_FROM = 13
 READ_COMMITTED = 1
 
 
 def begin(broker: Broker, connection: Connection, reply: Reply, request: Request) -> None:
-    if request.session_id:
-        reply.send(Response(error_code=FetchSessionNotFound.code))
-    elif request.session_epoch not in {0, -1}:
-        reply.send(Response(error_code=InvalidFetchSessionEpoch.code))
-    else:
+    if request.session_epoch in {0, -1}:  # a whole fetch; 0 asks for a new session in the place of the old one
         _Poll(broker, reply, request).look()
+    else:
+        reply.send(Response(error_code=FetchSessionNotFound.code))
 
 
 class _Poll:
@@ -74,7 +74,18 @@ class _Poll:
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
-        """Reads what there is; answers if that is enough, else waits."""
+        """Reads what there is; answers if that is enough, else waits.
+
+        Called by whatever it waited for: what goes wrong here is told to nobody but its own client.
+        """
+        try:
+            self._look()
+        except Exception as why:
+            log.exception("a fetch could not be answered")
+            self.forget()
+            self._reply.fail(why)
+
+    def _look(self) -> None:
         request, final = self._request, self._final or self._broker.draining
         response, settled = self._read()
         if self._unopened:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from headwater.broker.context import Context
 from headwater.broker.server import NODE_ID
-from headwater.errors import StreamExists, UnknownStream, UnknownStreamId, WireError
+from headwater.errors import InvalidRequest, StreamExists, UnknownStream, UnknownStreamId, WireError
 from headwater.meta import StreamEntry
 from headwater.model import StreamId, stream_name
 from headwater.wire.fields import NO_ID
@@ -32,6 +32,7 @@ from headwater.wire.messages.metadata import (
 )
 
 NULL_MEANS_ALL_FROM = 1
+BY_ID_FROM = 12
 
 
 async def handle(request: Request, context: Context) -> Response:
@@ -47,9 +48,19 @@ async def handle(request: Request, context: Context) -> Response:
     if wanted is None or (not wanted and context.version < NULL_MEANS_ALL_FROM):
         response.topics.extend(_all(context))
     else:
-        for topic in wanted:
+        if context.version < BY_ID_FROM and any(one.name is None or one.topic_id != NO_ID for one in wanted):
+            return _refusal(wanted)
+        for topic in {(one.name, one.topic_id): one for one in wanted}.values():
             response.topics.append(await _one(topic, context, may_create=request.allow_auto_topic_creation))
     return response
+
+
+def _refusal(wanted: list[MetadataRequestTopic]) -> Response:
+    """Versions 10 and 11 have a field for ids and no way to ask by them: a client that tries is told so by topic."""
+    code = InvalidRequest.code
+    return Response(
+        topics=[MetadataResponseTopic(error_code=code, name=one.name or "", topic_id=one.topic_id) for one in wanted]
+    )
 
 
 async def _one(topic: MetadataRequestTopic, context: Context, *, may_create: bool) -> bytes | MetadataResponseTopic:
