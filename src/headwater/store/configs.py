@@ -107,7 +107,7 @@ def describe(
     for name, one in _SETTABLE.items():
         in_force[name] = (one.kind, str(one.default(settings)), "default", False, one.doc)
     for name, fixed in _FIXED.items():
-        in_force[name] = (fixed.kind, fixed.value, "default", True, fixed.doc)
+        in_force[name] = (fixed.kind, fixed.value, "default", False, fixed.doc)  # it may be given: as in Kafka
     for name, theirs in _OF_BROKER.items():
         in_force[name] = (theirs.kind, str(theirs.value(settings)), "broker", True, theirs.doc)
     for name in sorted(in_force):

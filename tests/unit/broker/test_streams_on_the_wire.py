@@ -247,7 +247,7 @@ def test_the_cluster_is_one_broker_with_a_name_of_ours(server, raw, version):
         assert raw.ask("describe_cluster", version, endpoint_type=2).error_code == 114
 
 
-@pytest.mark.parametrize("version", range(7))
+@pytest.mark.parametrize("version", range(6))
 def test_each_producer_gets_an_id_of_its_own(raw, version):
     """And a transactional one is refused in a way that makes it stop."""
     ids = [raw.ask("init_producer_id", version, transactional_id=None) for _ in range(3)]

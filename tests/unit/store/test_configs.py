@@ -82,7 +82,7 @@ def test_what_has_no_effect_is_refused_by_name(name: str, value: str | None) -> 
 def test_what_is_in_force_anyway_may_be_said(name: str, value: str, kept: str) -> None:
     """A program that asks for exactly what it gets is not refused, and what it said is kept."""
     assert parse({name: value}).given == {name: kept}
-    assert described({name: kept})[name] == (kept, "stream", True)
+    assert described({name: kept})[name] == (kept, "stream", False)  # not read-only: it may be said
 
 
 def test_every_config_that_can_be_given_is_described() -> None:
@@ -92,7 +92,7 @@ def test_every_config_that_can_be_given_is_described() -> None:
     assert found["max.message.bytes"] == ("5000", "default", False)
     assert found["flush.messages"] == (str(LONG_MAX), "default", False)
     assert found["flush.ms"] == ("7", "broker", True)
-    assert found["retention.ms"] == ("-1", "default", True)
+    assert found["retention.ms"] == ("-1", "default", False)
     assert found["headwater.created.ms"] == ("1", "stream", True)
     assert found["headwater.updated.ms"] == ("2", "stream", True)
     assert list(found) == sorted(found)

@@ -47,7 +47,6 @@ async def handle(request: Request, context: Context) -> Response:
             await _create(topic, result, context, validate_only=request.validate_only)
         except WireError as why:
             result.error_code, result.error_message = why.code, str(why)
-            result.configs = None
     return response
 
 

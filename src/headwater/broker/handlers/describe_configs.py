@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from headwater.broker.context import Context
 from headwater.broker.server import NODE_ID, Broker
 from headwater.errors import InvalidRequest, UnknownStream, WireError
+from headwater.model import stream_name
 from headwater.store import configs
 from headwater.store.configs import ConfigEntry
 from headwater.wire.messages.describe_configs import (
@@ -70,6 +71,7 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> tuple[Iterabl
     if resource.resource_type == STREAM:
         entry = broker.store.stream(resource.resource_name)
         if entry is None:
+            stream_name(resource.resource_name)  # a name that cannot be is another error
             raise UnknownStream(f"there is no stream {resource.resource_name!r}")
         times = {"created_ms": entry.created_ms, "updated_ms": entry.updated_ms}
         unsaid = {one.name: one for one in configs.describe({}, broker.settings, **times)}
