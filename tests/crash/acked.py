@@ -23,6 +23,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench.raw_client import batch_of
 from headwater.batch import decode, parse
 from headwater.config import Settings
 from headwater.log import Partition
@@ -213,6 +214,18 @@ class Reader(threading.Thread):
             time.sleep(0.005)
         self.ending.set()
         self.join(SECONDS)
+
+
+def logs(broker: Killable, partition: int) -> list[Path]:
+    """Of the partition, oldest first; of the only stream."""
+    return sorted(broker.data.glob(f"streams/*/*/{partition}-*.log"))
+
+
+def tear_the_ends(broker: Killable) -> None:
+    """As if a batch had been on its way to each partition when the power went."""
+    for partition in range(PARTITIONS):
+        with logs(broker, partition)[-1].open("ab") as file:
+            file.write(batch_of([b"never acked" * 20])[:150])
 
 
 def create(address: str, name: str, config: dict[str, str], *, partitions: int = PARTITIONS) -> None:

@@ -18,7 +18,8 @@ import headwater
 
 
 async def told() -> list[str]:
-    return (await asyncio.to_thread(sys.stdin.readline)).split()
+    line: str = await asyncio.to_thread(sys.stdin.readline)
+    return line.split()
 
 
 def say(*words: object) -> None:

@@ -23,6 +23,7 @@ from tests.crash.acked import (
     judge,
     say,
     seeded,
+    tear_the_ends,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -95,11 +96,12 @@ def test_killed_during_recovery_again_and_again_the_result_is_the_same(broker: K
     reader.start()
     writer.until_acked(3000)
     broker.kill()
+    tear_the_ends(broker)
     deaths = 0
     broker.start("mid-recovery:1")
     while broker.dies_before(writer, writer.acked_count + 500):  # each attempt gets a little further than the last
         deaths += 1
-        broker.start("mid-recovery:1")
+        broker.start(f"mid-recovery:{deaths + 1}")
     say(f"{deaths} deaths at mid-recovery with {durability}")
     assert deaths >= 2
     broker.kill()

@@ -98,7 +98,7 @@ class Place:
     @property
     def broker(self) -> int:
         """Its pid. Those who lost the race for the directory are gone, or soon gone."""
-        return until(lambda: directory.holder(self.data), "a broker holds the directory")
+        return int(until(lambda: directory.holder(self.data), "a broker holds the directory"))
 
     def brokers(self) -> list[int]:
         """Every process that was started for this data directory, by the machine's own list."""
@@ -233,7 +233,7 @@ def test_a_killed_broker_comes_back_under_its_address(new_place, times: int) -> 
         first = place.until_alone()
         for one in copies:
             one.tell("publish", 800)
-        until(lambda place=place: place.records(), "records are on their way")
+        until(place.records, "records are on their way")
         with contextlib.suppress(subprocess.TimeoutExpired):
             copies[0].process.wait(moments.uniform(0, 0.3))
         os.kill(first, signal.SIGKILL)

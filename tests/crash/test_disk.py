@@ -29,7 +29,9 @@ from tests.crash.acked import (
     Writer,
     create,
     judge,
+    logs,
     partitions_of,
+    tear_the_ends,
     until,
     values_of,
 )
@@ -51,11 +53,6 @@ def write(writer: Writer, count: int) -> None:
     writer.finish()
 
 
-def logs(broker: Killable, partition: int) -> list[Path]:
-    """Of the partition, oldest first."""
-    return sorted(broker.data.glob(f"streams/*/*/{partition}-*.log"))
-
-
 # --- the end is torn -----------------------------------------------------------------------------
 
 
@@ -68,10 +65,7 @@ def test_a_torn_tail_is_cut_and_reported_and_the_writer_goes_on(broker: Killable
     reader.start()
     writer.until_acked(1500)
     broker.kill()
-    for partition in range(PARTITIONS):
-        log = logs(broker, partition)[-1]
-        with log.open("ab") as file:
-            file.write(batch_of([b"never acked" * 20])[:150])
+    tear_the_ends(broker)
     broker.start()
     writer.until_acked(writer.acked_count + 500)
     writer.finish()
