@@ -43,6 +43,7 @@ from headwater.errors import (
 )
 
 R = TypeVar("R")
+C = TypeVar("C")
 
 library_log = logging.getLogger("headwater.librdkafka")  # else each refused connection is written to stderr
 library_log.addHandler(logging.NullHandler())
@@ -143,6 +144,14 @@ def reader_options(address: str, given: Mapping[str, Any], group: str) -> dict[s
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
     }
+
+
+def made(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
+    """A librdkafka client; an option that it does not know is the program's error."""
+    try:
+        return kind(options)
+    except KafkaException as error:
+        raise mapped(error.args[0], "connect") from None
 
 
 def refuse_reserved(given: Mapping[str, Any]) -> None:

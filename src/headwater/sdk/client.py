@@ -186,7 +186,8 @@ class Client:
         server = self._open()
         member = Member(
             self.address, self._kafka, group, stream,
-            identify=lambda: (self._server or server).identify(stream), identity=identity, **how,
+            identify=lambda: (self._server or server).identify(stream), identity=identity,
+            watches=not server.is_headwater, **how,
         )  # fmt: skip
         self._members.add(member)
         return member

@@ -40,10 +40,25 @@ class Cursors:
         if cursors is None:
             return None
         places = [self._take_one(consumer, cursor) for cursor in cursors]
+        for place in places:
+            self.holds[place.partition].fetched = max(place.offset, -1)
         for hold in self._given_back.values():
             hold.end("its partition went to another member")
         self._given_back = {}
         return places
+
+    def move(self, partition: int, offset: int) -> list[TopicPartition]:
+        """One partition goes on elsewhere; where to read on in each, with nothing read ahead."""
+        hold = self.holds[partition]
+        if offset < hold.committed:  # the log was cut: the cursor follows it
+            hold.done = hold.committed = offset
+        hold.given = offset
+        for one in self.holds.values():
+            one.fetched = offset if one is hold else max(one.given, one.committed)
+        return [
+            TopicPartition(self.stream, one.partition, one.fetched if one.fetched >= 0 else OFFSET_BEGINNING)
+            for one in self.holds.values()
+        ]
 
     def give_back(self) -> None:
         """A rebalance took everything; what it gives again is known at the next `take_up`."""
@@ -70,6 +85,7 @@ class Cursors:
         _, end = consumer.get_watermark_offsets(TopicPartition(self.stream, partition), SDK_ANSWER_SECONDS)
         place = TopicPartition(self.stream, partition, end)
         consumer.commit(offsets=[place], asynchronous=False)
+        self.holds[partition].committed = end
         return place
 
     def _look_up(

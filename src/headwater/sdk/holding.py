@@ -20,14 +20,14 @@ class Hold:
     """One partition in this member's hands, from one assignment to the next that takes it away.
 
     `given`: the offset after the last record that the program was given. `done`: the offset up to which it is done.
-    `committed`: what the server knows of that.
+    `committed`: what the server knows of that. `fetched`: the next offset to fetch, -1 for the log's beginning.
     """
 
-    __slots__ = ("alive", "committed", "done", "done_epoch", "given", "partition", "stream", "why")
+    __slots__ = ("alive", "committed", "done", "done_epoch", "fetched", "given", "partition", "stream", "why")
 
     def __init__(self, stream: str, partition: int) -> None:
         self.stream, self.partition = stream, partition
-        self.given = self.done = self.committed = -1
+        self.given = self.done = self.committed = self.fetched = -1
         self.done_epoch = -1
         self.alive = True
         self.why = ""  # it is no longer alive

@@ -28,9 +28,15 @@ from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from headwater.config import SDK_ANSWER_SECONDS, SDK_GONE_SECONDS, SDK_POLL_SECONDS, SDK_READ_AHEAD_RECORDS
+from headwater.config import (
+    SDK_ANSWER_SECONDS,
+    SDK_GONE_SECONDS,
+    SDK_IDENTITY_SECONDS,
+    SDK_POLL_SECONDS,
+    SDK_READ_AHEAD_RECORDS,
+)
 from headwater.errors import ConnectionFailed, HeadwaterError, RecordsLost
-from headwater.sdk.border import FATAL, LOST, MISSING, mapped, reader_options
+from headwater.sdk.border import FATAL, LOST, MISSING, made, mapped, reader_options
 from headwater.sdk.cursors import Cursors, Start
 from headwater.sdk.holding import Hold, ReadAhead, Taken
 
@@ -44,7 +50,8 @@ _PATIENCE_SECONDS = 1.0  # full for so long: pause the partitions, and go on ans
 class Member:
     """Reads one stream for one group. Its verbs are for the loop it was made on, unless they say otherwise.
 
-    `identify` gives the stream's id, or None when there is none; `identity` is the one that is meant.
+    `identify` gives the stream's id, or None when there is none; `identity` is the one that is meant. `watches`: make
+    sure of it now and then, since the server tells nobody that a stream was deleted (ours sends its members to join).
     `release_seconds`: how long partitions that a rebalance takes are kept for the record in the program's hands, until
     the program calls `finished`.
     """
@@ -58,6 +65,7 @@ class Member:
         *,
         identify: Callable[[], bytes | None],
         identity: bytes,
+        watches: bool,
         start: Start,
         on_lost: OnLost,
         commit_seconds: float | None,
@@ -68,10 +76,12 @@ class Member:
         self._on_lost, self._commit_seconds = on_lost, commit_seconds
         self._identify = identify
         self._identity: bytes | None = identity
+        self._suspicious = False  # something happened that a deletion explains
+        self._watches, self._identity_at = watches, time.monotonic() + SDK_IDENTITY_SECONDS
         self._release_seconds = release_seconds
         self._loop = asyncio.get_running_loop()
         self._options = reader_options(address, kafka, group)
-        self._consumer = Consumer(self._options)
+        self._consumer = made(Consumer, self._options)
         self._moved = ""
         self._ahead = ReadAhead()
         self._cursors = Cursors(group, stream, start)
@@ -216,15 +226,18 @@ class Member:
                     self._commits.append((hold, future))
             except HeadwaterError as error:
                 future.set_exception(error)
-        if self._commit_seconds is not None and time.monotonic() >= self._commit_at:
+        now = time.monotonic()
+        if self._commit_seconds is not None and now >= self._commit_at:
             self._commit_done()
+        if self._suspicious or (self._watches and now >= self._identity_at):
+            self._is_another_stream()
 
     def _join_elsewhere(self) -> None:
         self._options["bootstrap.servers"], self._moved = self._moved, ""
         self._ahead.drop()
         self._cursors.forget("its server moved")
         self._consumer.close()
-        self._consumer = Consumer(self._options)
+        self._consumer = made(Consumer, self._options)
         self._subscribe()
 
     def _wait_paused(self) -> None:
@@ -249,6 +262,7 @@ class Member:
             if error is None:
                 hold = self._cursors.holds.get(message.partition() or 0)
                 if hold is not None:
+                    hold.fetched = (message.offset() or 0) + 1
                     good.append(Taken(hold, message))
                 continue
             self._hand_over(good)
@@ -279,6 +293,7 @@ class Member:
         places = self._cursors.take_up(self._consumer, mine, lambda: self._stopping)
         if places is not None:
             self._consumer.assign(places)
+            self._suspicious = not places
             self._wake(self._joined)
 
     def _revoked(self, partitions: list[TopicPartition]) -> None:
@@ -289,6 +304,7 @@ class Member:
 
     def _assignment_lost(self, partitions: list[TopicPartition]) -> None:
         """The group went on without us, or the stream was deleted."""
+        self._suspicious = True
         self._ahead.drop()
         self._cursors.forget("the group went on without this member")
 
@@ -306,8 +322,9 @@ class Member:
         hold = self._cursors.holds.get(partition)
         if hold is None or self._is_another_stream():
             return
-        offset = message.offset()
-        position = offset if offset is not None and offset >= 0 else max(hold.given, hold.committed, 0)
+        position = hold.fetched if message.offset() is None else message.offset() or 0
+        if hold.fetched < 0 or position < hold.fetched:
+            return  # of an assignment that is over: the library hands such errors on, records it drops
         start, end = self._consumer.get_watermark_offsets(TopicPartition(self.stream, partition), SDK_ANSWER_SECONDS)
         if self._on_lost == "error":
             raise RecordsLost(
@@ -321,13 +338,14 @@ class Member:
             "group %s: partition %s of stream %s goes on at offset %s, not %s: records were lost",
             self.group, partition, self.stream, target, position,
         )  # fmt: skip
-        if target < hold.committed:  # the log was cut: the cursor follows it
-            hold.done = hold.committed = target
-        self._consumer.seek(TopicPartition(self.stream, partition, target))
+        self._ahead.drop()
+        # Not seek: the library refuses it for a partition that it has stopped.
+        self._consumer.assign(self._cursors.move(partition, target))
 
     def _is_another_stream(self) -> bool:
         """Whether the stream was deleted since this member joined. Then, says so once, waits, and joins it anew."""
-        now = self._identify()
+        self._identity_at, self._suspicious = time.monotonic() + SDK_IDENTITY_SECONDS, False
+        now = self._ask_identity(self._identity)
         if now == self._identity:
             return False
         if now is None:
@@ -338,13 +356,20 @@ class Member:
             deadline = time.monotonic() + SDK_GONE_SECONDS
             while not self._stopping and time.monotonic() < deadline:
                 self._consumer.poll(SDK_POLL_SECONDS)
-            now = self._identify()
+            now = self._ask_identity(None)
         if not self._stopping:
             log.warning("group %s: stream %s was created again: reading on", self.group, self.stream)
             self._identity = now
             self._consumer.unsubscribe()
             self._subscribe()
         return True
+
+    def _ask_identity(self, otherwise: bytes | None) -> bytes | None:
+        """What the server says; `otherwise` while it says nothing."""
+        try:
+            return self._identify()
+        except (HeadwaterError, TimeoutError):
+            return otherwise
 
     def _fail(self, error: Exception) -> None:
         self._error = error

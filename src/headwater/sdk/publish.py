@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from headwater.config import SDK_ANSWER_SECONDS, SDK_PARTITIONS_AGE_SECONDS, SDK_POLL_SECONDS
 from headwater.errors import HeadwaterError, InvalidOption, InvalidValue, PublishFailed
 from headwater.model import Receipt, bytes_of
-from headwater.sdk.border import MISSING, in_thread, mapped, not_found, persist, writer_options
+from headwater.sdk.border import MISSING, in_thread, made, mapped, not_found, persist, writer_options
 from headwater.sdk.codec import Codec, codec_of
 from headwater.sdk.declare.outgoing import HeadersLike, Outgoing
 from headwater.sdk.partitioner import RoundRobin, murmur2
@@ -64,7 +64,7 @@ class Publisher:
     def __init__(self, server: Server, address: str, kafka: Mapping[str, Any]) -> None:
         self._server = server
         self._loop = asyncio.get_running_loop()
-        self._producer = Producer(writer_options(address, kafka))
+        self._producer = made(Producer, writer_options(address, kafka))
         self._partitions: dict[str, tuple[int, float]] = {}
         self._asking: dict[str, asyncio.Task[int]] = {}
         self._turns: dict[str, RoundRobin] = {}

@@ -17,7 +17,17 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, New
 from headwater.config import CLUSTER_ID_PREFIX, SDK_ANSWER_SECONDS
 from headwater.errors import ConnectionFailed, InvalidReplicationFactor, StreamDiffers, StreamExists
 from headwater.model import stream_name
-from headwater.sdk.border import MISSING, answered, client_options, in_thread, mapped, not_found, persist, unreachable
+from headwater.sdk.border import (
+    MISSING,
+    answered,
+    client_options,
+    in_thread,
+    made,
+    mapped,
+    not_found,
+    persist,
+    unreachable,
+)
 from headwater.sdk.declare.options import StreamOptions, raw_configs
 from headwater.sdk.describe import PartitionDescription, StreamDescription
 
@@ -30,7 +40,7 @@ class Server:
     """The administrative side of one connection."""
 
     def __init__(self, address: str, kafka: Mapping[str, Any]) -> None:
-        self._admin = AdminClient(client_options(address, kafka))
+        self._admin = made(AdminClient, client_options(address, kafka))
         self._address = address
         self.cluster_id = ""
 
