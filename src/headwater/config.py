@@ -28,7 +28,7 @@ class Settings:
     advertise: str = _setting("", "HOST:PORT", "what clients are told; empty: what was bound")
     insecure: bool = _setting(False, "switch", "said aloud to listen beyond loopback without authentication")
     auto_create: bool = _setting(False, "switch", "a typing error must not become a stream")
-    num_partitions: int = _setting(4, "partitions", "of a stream that does not say (features.md, 4)")
+    num_partitions: int = _setting(4, "partitions", "of a stream that does not say: four readers can share it")
     flush_ms: int = _setting(
         50, "ms", "longest time an acked record of file_async waits for its flush", env="STREAM_DEFAULT_FLUSH_MS"
     )
@@ -43,7 +43,7 @@ class Settings:
     buffered_bytes_max: int = _setting(
         512 * 1024**2, "bytes", "requests read and answers unsent, over all connections; then reading pauses"
     )
-    send_buffer_bytes: int = _setting(102_400, "bytes", "Kafka's socket.send.buffer.bytes; measured in wire.md")
+    send_buffer_bytes: int = _setting(102_400, "bytes", "Kafka's socket.send.buffer.bytes: larger ones were slower (measured)")
     idle_ms: int = _setting(600_000, "ms", "Kafka's connections.max.idle.ms")
     session_timeout_min_ms: int = _setting(1_000, "ms", "group.min.session.timeout.ms; short enough for tests")
     session_timeout_max_ms: int = _setting(1_800_000, "ms", "Kafka's group.max.session.timeout.ms")
