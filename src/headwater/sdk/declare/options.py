@@ -22,9 +22,9 @@ RawValue = str | int | float | bool
 class StreamOptions(TypedDict, total=False):
     """What a stream may be told. What is left out is the server's choice, and never compared."""
 
-    partitions: int
-    replication_factor: int
-    persistence: Persistence
+    partitions: int  # fixed when the stream is made; left out: what the server says (ours: 4)
+    replication_factor: int  # for a cluster; one broker has 1
+    persistence: Persistence  # what an ack promises: "file_async" (in the kernel) or "file_sync" (on disk)
     config: Mapping[str, RawValue]  # raw topic configs, passed through
     partition_function: Callable[[Any], int]  # value -> partition; wins over the key's hash
     destination: Table[Any]  # the table this stream lands in
