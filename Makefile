@@ -3,7 +3,7 @@ PY := .venv/bin/python
 STAMP := .venv/.headwater-setup
 TARGET ?= headwater
 
-.PHONY: help setup demo test check crash mutants interop bench wire clean
+.PHONY: help setup demo test check crash mutants interop bench wire reference clean
 
 help:           ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ bench: $(STAMP) ## ratios to Apache Kafka, both in one run
 
 wire: $(STAMP)  ## generate src/headwater/wire/messages anew
 	@$(PY) -m tools.generate_wire
+
+reference: $(STAMP) ## generate docs/reference anew
+	@$(PY) -m tools.generate_reference
 
 clean:          ## remove what the targets made
 	rm -rf .venv .headwater build dist

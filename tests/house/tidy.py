@@ -174,7 +174,8 @@ def links_lead_somewhere(files: Files) -> Iterator[str]:
     for path, text in files.items():
         if not path.endswith(".md"):
             continue
-        for target in re.findall(r"\]\(([^)#\s]+)", "\n".join(_without_fences(text))):
+        prose = re.sub(r"`[^`\n]*`", "", "\n".join(_without_fences(text)))
+        for target in re.findall(r"\]\(([^)#\s]+)", prose):
             if "://" in target:
                 continue
             found = (Path(path).parent / target).as_posix()
