@@ -134,7 +134,8 @@ class Partition:
         """Whole batches from the one that holds `offset` on, below `upto` (the high watermark, if not said).
 
         At least one batch, however large, unless there is none; beyond that no more than `bytes_max`. The first read
-        of old bytes after a start checks them, and may answer with fewer.
+        of old bytes after a start checks them, and may answer with fewer. What lies before rot is given; who comes to
+        the rot itself gets the error.
         """
         state = self._state
         segments = state.segments
@@ -147,21 +148,34 @@ class Partition:
             upto = self._readable_after_failure(offset, upto, state.failed)
         slices: list[Slice] = []
         while offset < upto:
-            segment, position = self._find(segments, offset)
-            file, _ = state.opened(segment)
-            limit = self._limit(segment, upto)
-            if position >= limit:  # the batch ends behind `upto`
+            try:
+                found = self._slice(segments, offset, bytes_max, upto)
+            except StorageFailed:
+                if not slices:
+                    raise
                 break
-            end = segment.range_end(position, bytes_max, limit)
-            if slices and end - position > bytes_max:
+            if found is None or (slices and found[1].length > bytes_max):
                 break
-            slices.append(Slice(file, position, end - position))
-            bytes_max -= end - position
+            segment, piece = found
+            slices.append(piece)
+            bytes_max -= piece.length
+            end = piece.position + piece.length
             if end < segment.size or segment is segments[-1] or bytes_max <= 0:
                 self._remember(segment, end)
                 break
             offset = segment.end_offset
         return slices
+
+    def _slice(
+        self, segments: tuple[Segment, ...], offset: int, bytes_max: int, upto: int
+    ) -> tuple[Segment, Slice] | None:
+        """Of one segment. None when the batch that holds `offset` ends behind `upto`."""
+        segment, position = self._find(segments, offset)
+        file, _ = self._state.opened(segment)
+        limit = self._limit(segment, upto)
+        if position >= limit:
+            return None
+        return segment, Slice(file, position, segment.range_end(position, bytes_max, limit) - position)
 
     def find_timestamp(self, timestamp_ms: int) -> tuple[Offset, int, Epoch] | None:
         """(offset, timestamp, epoch) of the first record that is not older, among those that readers see.

@@ -97,7 +97,10 @@ class Segment:
         raise StorageFailed(f"{self.path} ends before offset {offset}: it was cut, restore it from a copy")
 
     def range_end(self, start: int, bytes_max: int, limit: int) -> int:
-        """Where a read of whole batches from `start` on ends: within `bytes_max`, but at least one batch."""
+        """Where a read of whole batches from `start` on ends: within `bytes_max`, but at least one batch.
+
+        It ends before a block that has rotted: who reads gets all that is whole, and then, at the rot, the error.
+        """
         file, index = self.opened()
         end = limit
         if start + bytes_max < limit:
@@ -106,7 +109,12 @@ class Segment:
 
     def _last_boundary(self, file: File, index: SegmentIndex, start: int, target: int, limit: int) -> int:
         block = index.positions[index.block_of_position(target)]
-        self._verify(block, block + 1)
+        try:
+            self._verify(block, block + 1)
+        except StorageFailed:
+            if block <= start:
+                raise
+            return block
         end = max(start, block)
         for head in heads(file, end, limit):
             if head.position + head.length > target and end > start:
@@ -117,7 +125,7 @@ class Segment:
         return end
 
     def _verify(self, start: int, end: int) -> int:
-        """Checks the blocks of [start, end) that nobody has checked; returns where the checked bytes end."""
+        """Checks the blocks of [start, end) that nobody has checked; returns where the whole bytes end."""
         if start >= self.trusted_from:
             return end
         file, index = self.opened()
@@ -129,7 +137,12 @@ class Segment:
             if checked >= VERIFIED_PER_READ_BYTES:
                 return min(end, positions[block])
             block_end = positions[block + 1] if block + 1 < len(positions) else self.size
-            self._verify_block(file, index, block, block_end)
+            try:
+                self._verify_block(file, index, block, block_end)
+            except StorageFailed:
+                if positions[block] <= start:
+                    raise
+                return positions[block]
             checked += block_end - positions[block]
         return end
 

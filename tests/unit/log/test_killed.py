@@ -14,7 +14,7 @@ from headwater.batch import decode
 from headwater.log import DiskFiles, Flusher
 from tests.unit.log.logs import SMALL, append, batch, batches, opened, values
 
-FAILPOINTS = ["after-write-before-ack:7", "mid-roll:2", "mid-flush:3", "mid-checkpoint:2"]
+FAILPOINTS = ["after-write-before-ack:7", "mid-roll:2", "mid-flush:3", "mid-checkpoint:1"]
 
 
 def run(directory: Path, epoch: int, mode: str, count: int, failpoint: str = "") -> tuple[int, int]:

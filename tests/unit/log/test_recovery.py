@@ -7,6 +7,7 @@ from zlib import crc32
 
 import pytest
 
+from headwater.batch import parse
 from headwater.errors import FormatTooNew, StorageFailed
 from headwater.log.layout import HEADER
 from headwater.testing.files import FaultyFiles
@@ -120,6 +121,30 @@ def test_rot_in_a_sealed_segment_hides_nothing_else(disk, idle) -> None:
         partition.read(rotten, 500)
     with pytest.raises(StorageFailed, match="rotted"):
         values(partition)
+
+
+@pytest.mark.parametrize("bytes_max", [1, 700, 2_000, 1 << 20])
+def test_all_that_lies_before_rot_is_read(disk, idle, bytes_max) -> None:
+    """However much is asked for at once: the error is for who has come to the rotten block."""
+    filled(disk, idle, stop=True, **SMALL)
+    disk.damage(logs(disk)[1], 450, b"?")
+    partition = opened(disk, idle, **SMALL)
+    found = 0
+    with pytest.raises(StorageFailed, match="rotted"):
+        while found < partition.end:
+            found = partition_end(partition.read(found, bytes_max))
+    segment = partition._state.segments[1]
+    index = segment.opened()[1]
+    assert found == segment.base_offset + index.offsets[index.block_of_position(450)] > segment.base_offset
+
+
+def partition_end(slices) -> int:
+    """The offset behind the last batch that was read."""
+    data, at, end = memoryview(bytearray(b"".join(piece.bytes() for piece in slices))), 0, 0
+    while at < len(data):
+        one = parse(data, at)
+        at, end = at + one.length, one.next_offset
+    return end
 
 
 def test_every_flipped_bit_of_a_sealed_segment_is_noticed(disk, idle) -> None:
