@@ -18,13 +18,15 @@ from tests.interop.test_clients import read_librdkafka
 SECONDS = 60.0
 OUTSTANDING_MAX = 20_000  # a client's queue is finite, and a server may take a while to come back
 
+Client = tuple[Callable[[], Any], Callable[[], Any], Callable[[], Any]]  # begin -> send, hear of acks, flush
+
 
 class Writer(threading.Thread):
     """Publishes numbered records until it is told to end; notes which were acked."""
 
-    def __init__(self, begin: Callable[[], Callable[[bytes, Callable[[bool], None]], None]], pause: float) -> None:
+    def __init__(self, begin: Callable[[], Any], hear: Callable[[], Any], pause: float) -> None:
         super().__init__(daemon=True)
-        self._begin, self._pause = begin, pause
+        self._begin, self._hear, self._pause = begin, hear, pause
         self.acked: set[bytes] = set()
         self.failed: set[bytes] = set()
         self.sent_count = 0
@@ -33,10 +35,11 @@ class Writer(threading.Thread):
     def run(self) -> None:
         send = self._begin()
         while not self.ending.wait(self._pause):
+            self._hear()
             for _ in range(20 if self.sent_count - len(self.acked) < OUTSTANDING_MAX else 0):
                 value = b"%d" % self.sent_count
                 self.sent_count += 1
-                send(value, lambda acked, value=value: (self.acked if acked else self.failed).add(value))  # type: ignore[misc]
+                send(value, lambda acked, value=value: (self.acked if acked else self.failed).add(value))
 
     def acked_more_than(self, count: int) -> None:
         deadline = time.monotonic() + SECONDS
@@ -45,7 +48,7 @@ class Writer(threading.Thread):
             time.sleep(0.01)
 
 
-def librdkafka(address: str, name: str, **config: Any) -> tuple[Any, Callable[[], Any]]:
+def librdkafka(address: str, name: str, **config: Any) -> Client:
     producer = Producer({
         "bootstrap.servers": address, "acks": "all", "message.timeout.ms": 60_000, "reconnect.backoff.max.ms": 200,
         "retry.backoff.max.ms": 200, "linger.ms": 1, **config,
@@ -54,14 +57,13 @@ def librdkafka(address: str, name: str, **config: Any) -> tuple[Any, Callable[[]
     def begin() -> Any:
         def send(value: bytes, done: Callable[[bool], None]) -> None:
             producer.produce(name, value, on_delivery=lambda error, _: done(error is None))
-            producer.poll(0)
 
         return send
 
-    return begin, lambda: producer.flush(SECONDS)
+    return begin, lambda: producer.poll(0), lambda: producer.flush(SECONDS)
 
 
-def python(address: str, name: str, **config: Any) -> tuple[Any, Callable[[], Any]]:
+def python(address: str, name: str, **config: Any) -> Client:
     producer = KafkaProducer(
         bootstrap_servers=address, acks="all", retries=1000, linger_ms=1, reconnect_backoff_max_ms=200,
         retry_backoff_ms=50, max_block_ms=60_000, **config,
@@ -75,7 +77,7 @@ def python(address: str, name: str, **config: Any) -> tuple[Any, Callable[[], An
 
         return send
 
-    return begin, lambda: producer.flush(SECONDS)
+    return begin, lambda: None, lambda: producer.flush(SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +93,8 @@ def python(address: str, name: str, **config: Any) -> tuple[Any, Callable[[], An
 def test_nothing_acked_is_lost_when_the_server_is_killed(victim: Victim, name, create, client, config, exactly):
     """Twice, under writes. Idempotent writers: nothing doubled either. The same client goes on afterwards."""
     create(name, at=victim.address)
-    begin, flush = client(victim.address, name, **config)
-    writer = Writer(begin, 0.002)
+    begin, hear, flush = client(victim.address, name, **config)
+    writer = Writer(begin, hear, 0.002)
     writer.start()
     for _ in range(2):
         writer.acked_more_than(len(writer.acked) + 500)
