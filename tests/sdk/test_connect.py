@@ -12,7 +12,7 @@ from headwater.errors import ConnectionFailed, InvalidOption, NotConnected
 
 async def test_a_stream_without_a_client_says_so(name):
     """A declared stream does nothing until a client is open."""
-    with pytest.raises(NotConnected, match="no client is open.*headwater.connect"):
+    with pytest.raises(NotConnected, match=r"no client is open.*headwater.connect"):
         await Stream(name).create()
 
 
@@ -22,7 +22,7 @@ async def test_the_open_client_is_used_and_two_are_a_choice(address, name):
     async with headwater.connect(address) as one:
         await stream.create()
         async with headwater.connect(address) as two:
-            with pytest.raises(NotConnected, match="2 clients are open.*hw.stream"):
+            with pytest.raises(NotConnected, match=r"2 clients are open.*hw.stream"):
                 await stream.exists()
             assert await two.stream(stream).exists()
             assert await one.stream(stream).exists()

@@ -130,7 +130,7 @@ async def test_a_killed_broker_comes_back_under_its_address():
                     os.kill(holder, signal.SIGKILL)
                 await stream.publish(str(n))
                 acked.append(str(n))
-            seen = []
+            seen: list[str] = []
             while len(seen) < 60:
                 record = await reader.get(timeout="30s")
                 assert record is not None, f"{len(seen)} of 60"
@@ -219,7 +219,7 @@ async def test_what_headwater_up_serves_is_found_and_not_resurrected(tmp_path):
 
 async def test_a_broker_that_cannot_start_says_why():
     """A data directory that is not ours, or of a newer format: the reason, and not a timeout."""
-    DATA.mkdir()
+    DATA.mkdir()  # noqa: ASYNC240
     (DATA / "FORMAT").write_text("headwater 99\n")
     with pytest.raises(ConnectionFailed, match="newer Headwater"):
         async with headwater.connect():

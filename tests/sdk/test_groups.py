@@ -24,7 +24,7 @@ async def filled(hw, name, count=20, partitions=4):
 
 
 async def drain(reader, count):
-    found = []
+    found: list[str] = []
     while len(found) < count:
         record = await reader.get(timeout="10s")
         assert record is not None, f"{len(found)} of {count} records"
@@ -194,6 +194,7 @@ async def test_a_value_that_is_not_the_model_names_its_place(hw, name):
             with pytest.raises(InvalidValue, match=rf"no Order.*partition 0, offset {offset}"):
                 await reader.get(timeout="10s")
         record = await reader.get(timeout="10s")
+        assert record is not None
         assert record.value == Order(id="good")
 
 
@@ -213,9 +214,9 @@ async def test_a_reader_is_used_inside_of_async_with(hw, name):
     with pytest.raises(InvalidOption, match="async with"):
         await stream.group(name).read().get()
     with pytest.raises(InvalidOption, match="start is 'beginning' or 'end'"):
-        stream.group(name).read(start="earliest")  # type: ignore[arg-type]
+        stream.group(name).read(start="earliest")
     with pytest.raises(InvalidOption, match="on_lost"):
-        stream.group(name).read(on_lost="ignore")  # type: ignore[arg-type]
+        stream.group(name).read(on_lost="ignore")
     with pytest.raises(InvalidOption, match="commit"):
         stream.group(name).read(commit="sometimes")
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
 from headwater import Stream
 from headwater.errors import IllegalGeneration, RecordsLost
@@ -68,7 +68,7 @@ async def test_a_cursor_beyond_the_log_is_an_error(address, hw, name):
     """A group that stands where the log has nothing: an error that names the place, and nothing skipped in silence."""
     stream = await filled(hw, name, 5)
     await commit_plainly(address, name, 100)
-    with pytest.raises(RecordsLost, match="stands at offset 100 of partition 0.*0 to 5.*on_lost"):
+    with pytest.raises(RecordsLost, match=r"stands at offset 100 of partition 0.*0 to 5.*on_lost"):
         async with stream.group(name).read() as reader:
             await reader.get(timeout="20s")
 
@@ -94,7 +94,7 @@ async def test_records_that_retention_took_are_counted(address, hw, name):
     async with stream.group(name).read(commit="manual") as reader:
         await (await reader.get(timeout="10s")).commit()
     await delete_records(address, name, 4)
-    with pytest.raises(RecordsLost, match="stands at offset 1 of partition 0.*4 to 5"):
+    with pytest.raises(RecordsLost, match=r"stands at offset 1 of partition 0.*4 to 5"):
         async with stream.group(name).read() as reader:
             await reader.get(timeout="20s")
     async with stream.group(name).read(on_lost="skip") as reader:

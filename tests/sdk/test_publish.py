@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,7 +28,7 @@ class Aliased(BaseModel):
 
 async def everything(stream, count):
     """The first `count` records of a stream, read by a group of their own."""
-    found = []
+    found: list[Any] = []
     async with stream.group(f"{stream.name}-everything").read() as reader:
         while len(found) < count:
             record = await reader.get(timeout="10s")
@@ -103,7 +104,7 @@ async def test_an_own_function_decides_the_partition(hw, name):
 async def test_json_is_by_alias_both_ways(hw, name):
     """On the wire stands the alias; a reader gets the model back."""
     await Stream[Aliased](name, partitions=1).create()
-    await Stream[Aliased](name).publish(Aliased(user_id="u1"))
+    await Stream[Aliased](name).publish(Aliased(userId="u1"))
     assert (await everything(Stream[dict](name), 1))[0].value == {"userId": "u1"}
 
 
@@ -132,10 +133,10 @@ async def test_many_with_one_too_large_say_what_was_written(hw, name):
     """A record that the server refuses is one error, which lists those that were written."""
     stream = Stream[bytes](name, partitions=1)
     await stream.create()
-    with pytest.raises(PublishFailed, match="1 of 3 records were not acknowledged.*#0 at 0:0") as caught:
+    with pytest.raises(PublishFailed, match=r"1 of 3 records were not acknowledged.*#0 at 0:0") as caught:
         await stream.publish_many([b"a", b"x" * 2_000_000, b"b"])
     assert [one is not None for one in caught.value.receipts] == [True, False, True]
-    with pytest.raises(RecordTooLarge, match="max.message.bytes"):
+    with pytest.raises(RecordTooLarge, match=r"max.message.bytes"):
         await stream.publish(b"x" * 2_000_000)
     assert (await stream.publish(b"c")).offset == 2
 
@@ -146,7 +147,8 @@ async def test_what_the_model_refuses_is_not_published(hw, name):
     await stream.create()
     broken = Order(id="1")
     broken.total = "no number"  # type: ignore[assignment]
-    for value in (Other(id="1"), {"id": 3}, broken, Order(id="1", total=float("nan")), 5, b"{}"):
+    wrong: tuple[Any, ...] = (Other(id="1"), {"id": 3}, broken, Order(id="1", total=float("nan")), 5, b"{}")
+    for value in wrong:
         with pytest.raises(InvalidValue, match=name):
             await stream.publish(value)
     assert (await stream.describe()).record_count == 0
@@ -156,10 +158,11 @@ async def test_a_stream_without_a_model_takes_json_only(hw, name):
     """What is not JSON raises and names Stream[bytes]; NaN is not JSON."""
     stream = Stream(name, partitions=1)
     await stream.create()
-    for value in (b"raw", {"at": datetime.now(UTC)}, {1, 2}, float("inf")):
+    wrong: tuple[Any, ...] = (b"raw", {"at": datetime.now(UTC)}, {1, 2}, float("inf"))
+    for value in wrong:
         with pytest.raises(InvalidValue, match=r"Stream\[bytes\]"):
             await stream.publish(value)
-    values = [{"a": [1, None, "ü"]}, None, "text", 1.5, []]
+    values: list[Any] = [{"a": [1, None, "ü"]}, None, "text", 1.5, []]
     for value in values:
         await stream.publish(value)
     assert [one.value for one in await everything(stream, 5)] == values

@@ -33,7 +33,7 @@ async def test_creating_twice_is_fine(hw, name):
 async def test_a_difference_is_named(hw, name):
     """Each option that differs is named with what is there and what the program says."""
     await Stream(name, partitions=2).create()
-    with pytest.raises(StreamDiffers, match="partitions=2 where the program says 3.*persistence='file_async'"):
+    with pytest.raises(StreamDiffers, match=r"partitions=2 where the program says 3.*persistence='file_async'"):
         await Stream(name, partitions=3, persistence="file_sync").create()
     with pytest.raises(StreamDiffers, match=r"segment.bytes='\d+' where the program says '2097152'"):
         await Stream(name, config={"segment.bytes": 2097152}).create()
@@ -57,7 +57,7 @@ async def test_more_replicas_than_brokers_is_explained(hw, name):
 
 async def test_an_unknown_config_is_refused_by_the_server(hw, name):
     """A topic config that the server does not know is an error with its name, and makes no stream."""
-    with pytest.raises(InvalidConfig, match="no.such.config"):
+    with pytest.raises(InvalidConfig, match=r"no.such.config"):
         await Stream(name, config={"no.such.config": 1}).create()
     assert not await hw.exists(name)
 

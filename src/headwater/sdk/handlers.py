@@ -13,6 +13,7 @@ import functools
 import inspect
 import queue
 import threading
+import types
 import typing
 from collections.abc import Awaitable, Callable
 from typing import Any, get_args, get_origin
@@ -142,21 +143,25 @@ def _annotation(handler: Callable[..., Any], parameter: inspect.Parameter | None
 
 
 def _fits(wanted: Any, stream: str, model: Any) -> None:
-    """Only what cannot be is refused: two classes of which neither is the other's."""
-    if wanted is object or wanted is Any or isinstance(wanted, typing.TypeVar):
-        return
-    given = dict if model is None else model
-    plain = get_origin(wanted) or wanted
-    has = get_origin(given) or given
-    if not isinstance(plain, type) or not isinstance(has, type):
-        return
-    if model is None and not hasattr(plain, "model_fields") and plain is not bytes:
-        return  # JSON gives dict, list, str, numbers
-    if not issubclass(plain, has) and not issubclass(has, plain):
+    """Only what cannot be is refused: when no class that is wanted is, or has as a subclass, one that is given."""
+    wants, gives = _classes(wanted), _classes(model)
+    if model is None:  # JSON gives dict, list, text and numbers, but no model and no bytes
+        possible = any(not hasattr(one, "model_fields") and one is not bytes for one in wants)
+    else:
+        possible = any(issubclass(one, other) or issubclass(other, one) for one in wants for other in gives)
+    if wants and (gives or model is None) and not possible:
         raise InvalidOption(
             f"a handler of stream {stream!r} takes {_said(wanted)}, and the stream gives {_said(model)}: declare it as "
             f"Stream[{_said(wanted)}]({stream!r})"
         )
+
+
+def _classes(annotation: Any) -> list[type]:
+    """The classes of an annotation, those of a union one by one; none where it says nothing that can be compared."""
+    if get_origin(annotation) in {types.UnionType, typing.Union}:
+        return [one for part in get_args(annotation) for one in _classes(part)]
+    plain = get_origin(annotation) or annotation
+    return [plain] if isinstance(plain, type) and plain is not Any else []
 
 
 def _said(wanted: Any) -> str:
