@@ -161,6 +161,7 @@ ACCEPT_PAUSE_SECONDS = 0.5  # without descriptors left: connections wait in the 
 LISTEN_BACKLOG = 1_024  # connections the kernel holds until they are taken
 SWEEP_SECONDS = 1.0  # how often connections are looked over for those that idle or dawdle
 OPEN_THREADS = 4  # partitions that may be recovered at the same time, beside the loop
+FETCH_BYTES_MAX = 57_671_680  # Kafka's fetch.max.bytes: of one answer, whatever its client says
 FETCH_WAIT_MS_MAX = 60_000  # of a long poll, whatever its client says: so that a vanished client is noticed
 CLIENTS_PROBE_SECONDS = 0.5  # how often an embedded broker looks whether a client is left
 CATALOG_BUSY_SECONDS = 30  # how long a commit waits for another process's commit to the same SQLite catalog

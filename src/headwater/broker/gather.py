@@ -10,6 +10,7 @@ is handed over to the loop here, many at once.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -19,12 +20,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headwater.batch import Batch, parse
 from headwater.broker.connection import Connection, Reply
 from headwater.config import GATHER_BYTES_MAX
-from headwater.errors import WireError
+from headwater.errors import StorageFailed, WireError
 from headwater.log import Appended, Partition
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
     from headwater.meta import Place
+
+log = logging.getLogger("headwater.broker")
 
 
 class Turned(Protocol):
@@ -182,6 +185,9 @@ class Gather:
             results = partition.append([share.batch for share in shares], now_ms)
         except WireError as why:
             results = [why] * len(shares)
+        except Exception:  # a bug: the writers must not wait for ever, nor believe that they have written
+            log.exception("an append failed")
+            results = [StorageFailed("the append failed; the broker's log says why")] * len(shares)
         written: list[Turned] = []
         start = partition.start
         for share, result in zip(shares, results, strict=True):

@@ -9,6 +9,7 @@ Python for a request the long way, 6 this way).
 
 from __future__ import annotations
 
+import struct
 import time
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -166,7 +167,7 @@ def take_up(broker: Broker, connection: Connection, frame: memoryview) -> bool:
             return False
         batch = Batch(records)
         check(batch, bytes_max=shape.bytes_max, now_ms=time.time_ns() // 1_000_000)
-    except (WireError, IndexError):
+    except (WireError, IndexError, struct.error):
         return False  # the long way says what is wrong with it
     single = Single(connection, shape, correlation_id, batch)
     connection.expect(single, alone=False)

@@ -196,6 +196,21 @@ def test_a_hundred_slow_readers_cost_no_memory():
             one.socket.close()
 
 
+@pytest.mark.parametrize(("name", "broken"), [("describe_cluster", "handle"), ("fetch", "begin")])
+def test_a_bug_ends_its_connection_and_nothing_else(server, raw, monkeypatch, name, broken):
+    """An UNKNOWN_SERVER_ERROR would make some clients write twice; so would silence."""
+
+    def bug(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    raw.ask("metadata", 12, topics=[])
+    monkeypatch.setattr(f"headwater.broker.handlers.{name}.{broken}", bug)
+    with Raw(server.address) as unlucky:
+        unlucky.send(name, codec(name).HIGH)
+        assert is_closed(unlucky)
+    assert raw.ask("metadata", 12, topics=[]).cluster_id
+
+
 def test_answers_that_nobody_takes_hold_the_client_back():
     """A client that asks and never reads is read no further: its own writes block."""
     with testing.broker() as server, Raw(server.address) as raw:

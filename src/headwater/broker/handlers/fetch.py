@@ -8,7 +8,8 @@ its partitions moved, failed or was deleted. The first batch is always returned,
 
 Differs from Kafka: no sessions are kept. Id 0 in the answer says so, and every client then names all its partitions
 each time; a request that speaks of a session gets FETCH_SESSION_ID_NOT_FOUND. A wait is `FETCH_WAIT_MS_MAX` at most.
-Without transactions, read_committed sees what read_uncommitted sees.
+An answer has `FETCH_BYTES_MAX` at most, as with Kafka's fetch.max.bytes. Without transactions, read_committed sees what
+read_uncommitted sees.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headwater.broker.connection import Connection, Reply
-from headwater.config import FETCH_WAIT_MS_MAX
+from headwater.config import FETCH_BYTES_MAX, FETCH_WAIT_MS_MAX
 from headwater.errors import (
     FetchSessionNotFound,
     OffsetOutOfRange,
@@ -52,6 +53,7 @@ class _Poll:
 
     __slots__ = (
         "_broker",
+        "_bytes_max",
         "_final",
         "_opening",
         "_partitions",
@@ -69,6 +71,7 @@ class _Poll:
         self._refused: dict[Place, WireError] = {}
         self._unopened: set[Place] = set()
         self._opening = 0
+        self._bytes_max = min(request.max_bytes, FETCH_BYTES_MAX)
         self._size = 0
         self._final = False
         self._timer: asyncio.TimerHandle | None = None
@@ -173,7 +176,7 @@ class _Poll:
         if not start <= offset <= partition.end:
             data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
             raise OffsetOutOfRange(f"offset {offset} is not in {start} to {partition.end}")
-        room = min(asked.partition_max_bytes, self._request.max_bytes - self._size)
+        room = min(asked.partition_max_bytes, self._bytes_max - self._size)
         if offset >= high or (room <= 0 and self._size):
             return False
         slices = partition.read(offset, max(room, 1), upto=high)
