@@ -72,6 +72,7 @@ AWAY = frozenset(
         KafkaError.NOT_COORDINATOR,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,  # right after a start or a create the leader may not know itself
     }
 )
 # The group went on without this member, or is between two generations: what it commits now counts for nobody.

@@ -1,7 +1,7 @@
 """Publishing: one idempotent librdkafka producer per client, and a thread that collects its acknowledgements.
 
-What acknowledgements cost is batched twice, and both have a name: records of one turn of the loop travel together
-(`SDK_LINGER_MS`), and all acknowledgements that one poll of the library brings come back in one call to the loop.
+A lone record leaves at once (`SDK_LINGER_MS`); while a request is on its way, the library gathers the next. All
+acknowledgements that one poll of the library brings come back in one call to the loop.
 The order of `publish` calls is kept, also while the queue is full (`SDK_QUEUED_RECORDS`, `SDK_QUEUED_KBYTES`): who
 finds it full waits in a row, and so does everybody after.
 """
@@ -95,6 +95,8 @@ class Publisher:
         delivery = Delivery(len(wires), self._loop.create_future())
         refused: HeadwaterError | None = None
         for index, (wire, value) in enumerate(wires):
+            if self._sent_at_once(stream, wire, value, delivery, index):
+                continue
             try:
                 await self._send(stream, wire, value, delivery, index)
             except HeadwaterError as error:
@@ -120,6 +122,18 @@ class Publisher:
         await asyncio.to_thread(self._thread.join)
 
     # --- one record on its way out -----------------------------------------------------------
+
+    def _sent_at_once(self, stream: Stream[Any], wire: Wire, value: Any, delivery: Delivery, index: int) -> bool:
+        """The usual case, without a coroutine for each record: all is known, and the library has room."""
+        known = self._partitions.get(stream.name)
+        own = stream.options.get("partition_function")
+        if known is None or own is not None or known[1] < time.monotonic() or self._queue.locked():
+            return False
+        partition = self._partition(stream, wire[1], value, known[0])
+        try:
+            return self._produced(stream.name, partition, wire, partial(self._note, delivery, index))
+        except (BufferError, HeadwaterError):
+            return False  # met again on the long way, which knows what to do
 
     async def _send(self, stream: Stream[Any], wire: Wire, value: Any, delivery: Delivery, index: int) -> None:
         name, note = stream.name, partial(self._note, delivery, index)

@@ -7,7 +7,7 @@ that the next call meets what this one did.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -113,6 +113,8 @@ class Server:
             raise await self._too_few_brokers(options.get("replication_factor", -1)) from None
         else:
             await self._until(name, there=True)
+            if not self.is_headwater:  # a cluster's leaders may learn a little later that they are
+                await self._offsets(name, range(await self.partitions(name)), OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
     async def _compare(self, name: str, options: StreamOptions) -> None:
         found = await self.find(name)
@@ -174,11 +176,11 @@ class Server:
         found = await self.find(name)
         if found is None:
             raise not_found(name)
-        places = [TopicPartition(name, partition.id) for partition in found.partitions]
+        places = [partition.id for partition in found.partitions]
         starts = await self._offsets(name, places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         ends = await self._offsets(name, places, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         partitions = [
-            PartitionDescription(index=place.partition, start=start, end=end)
+            PartitionDescription(index=place, start=start, end=end)
             for place, start, end in zip(places, starts, ends, strict=True)
         ]
         entries = await self._entries(name)
@@ -195,7 +197,9 @@ class Server:
             updated=_time(configs.get("headwater.updated.ms")),
         )
 
-    async def _offsets(self, name: str, places: list[TopicPartition], which: Any) -> list[int]:
+    async def _offsets(self, name: str, partitions: Iterable[int], which: Any) -> list[int]:
+        places = [TopicPartition(name, one) for one in partitions]
+
         async def ask() -> list[int]:
             futures = self._admin.list_offsets(dict.fromkeys(places, which))
             return [(await answered(futures[one], f"describe stream {name!r}", stream=name)).offset for one in places]
