@@ -54,7 +54,12 @@ def rooms(what: str) -> list[Room]:
     if what == "interop":
         return [Room(name="interop", paths=("tests/interop", "tests/sdk"), options=tuple(LONG_TIMEOUT), minutes=20)]
     return [
-        Room(name="pure and log", paths=("tests/unit", "tests/contract"), options=(*SHORT, *PARALLEL), minutes=3),
+        Room(
+            name="pure and log",
+            paths=("tests/unit", "tests/contract", "tests/golden"),
+            options=(*SHORT, *PARALLEL),
+            minutes=3,
+        ),
         Room(
             name="broker and interop",
             paths=("tests/crash", "tests/interop", "tests/sdk"),
