@@ -226,7 +226,7 @@ async def test_slow_handlers_do_not_make_the_group_wait(hw, name):
     seen: list[tuple[str, str]] = []
 
     async def slow(order: Order) -> None:
-        await asyncio.sleep(0.03)
+        await asyncio.to_thread(threading.Event().wait, 0.03)
         seen.append(("slow", order.id))
 
     await stream.group(name).subscribe(slow)

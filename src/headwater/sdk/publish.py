@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from headwater.config import SDK_ANSWER_SECONDS, SDK_PARTITIONS_AGE_SECONDS, SDK_POLL_SECONDS
-from headwater.errors import HeadwaterError, InvalidOption, InvalidValue, PublishFailed
+from headwater.errors import HeadwaterError, InvalidOption, InvalidValue, PublishFailed, RecordTooLarge
 from headwater.model import Receipt, bytes_of
 from headwater.sdk.border import MISSING, in_thread, made, mapped, not_found, persist, writer_options
 from headwater.sdk.codec import Codec, codec_of
@@ -82,7 +82,11 @@ class Publisher:
         await self._send(stream, wire, value, delivery, 0)
         await delivery.future
         if delivery.errors:
-            raise self._failure(stream.name, delivery.errors[0])
+            failure = self._failure(stream.name, delivery.errors[0])
+            if isinstance(failure, RecordTooLarge):
+                limit = await self._server.record_bytes_max(stream.name)
+                raise RecordTooLarge(f"{failure} (it has {len(wire[0])} bytes, {limit} are allowed)")
+            raise failure
         receipt = delivery.receipts[0]
         assert receipt is not None
         return receipt

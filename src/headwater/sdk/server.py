@@ -206,6 +206,10 @@ class Server:
 
         return await persist(ask)
 
+    async def record_bytes_max(self, name: str) -> str:
+        """What a batch of this stream may have, as the server says it."""
+        return (await self._configs(name)).get("max.message.bytes", "fewer")
+
     async def _configs(self, name: str) -> dict[str, str]:
         return {key: entry.value or "" for key, entry in (await self._entries(name)).items()}
 
