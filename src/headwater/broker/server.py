@@ -177,7 +177,7 @@ class Broker:
         if row is None:
             raise UnknownStream("there is no such stream: create it")
         place = self.place(row, index)
-        opened = self.store.opened(place)
+        opened = self.opened(place)
         if opened is not None:
             return opened
         future = self.open_soon(place)
@@ -187,6 +187,10 @@ class Broker:
             assert why is not None
             raise why
         return partition
+
+    def opened(self, place: Place) -> Partition | None:
+        """The partition if it is open, and those who wait for that have been told: what they hold comes first."""
+        return None if place in self._opening else self.store.opened(place)
 
     def open_soon(self, place: Place) -> asyncio.Future[Partition]:
         future = self._opening.get(place)

@@ -70,6 +70,16 @@ def test_many_requests_in_one_packet_are_answered_in_order(raw, stream):
             assert values_of(found) == [b"%d" % (number - 1)]
 
 
+def test_a_client_reads_what_it_wrote_before_also_while_the_partition_is_being_opened(raw):
+    """Two hundred new streams, each written and read without a pause: opening takes place beside the loop."""
+    for number in range(200):
+        create(raw, name := f"first-write-{number}")
+        read = request_frame("fetch", 12, 1, "raw", **fetch_fields(name))
+        raw.socket.sendall(produce_frame(name, 0, batch_of([b"quiet"]), acks=0))
+        raw.socket.sendall(read)
+        assert values_of(raw.receive("fetch", 12).responses[0].partitions[0]) == [b"quiet"]
+
+
 def test_no_answer_is_sent_for_acks_0(raw, stream):
     """But the record is written, and the connection goes on."""
     raw.socket.sendall(produce_frame(stream, 0, batch_of([b"quiet"]), acks=0))

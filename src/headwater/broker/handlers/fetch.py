@@ -153,7 +153,7 @@ class _Poll:
         place = self._broker.place(row, index)
         if place in self._refused:
             raise self._refused[place]
-        partition = self._broker.store.opened(place)
+        partition = self._broker.opened(place)
         if partition is None:
             self._unopened.add(place)
         return partition
