@@ -155,6 +155,7 @@ FRAME_GRACE_SECONDS = 30  # a request that has begun is given this long without 
 FRAME_BYTES_PER_SECOND_MIN = 10_000  # and must have come at this rate from then on, else its connection closes
 ANSWERS_WAITING_MAX = 1_000  # requests of one connection in hand; then it is read no further
 GATHER_BYTES_MAX = 8 * 1024**2  # received in one turn of the loop; then what was gathered is written at once
+GATHERED_BYTES = 256 * 1024  # of bytes and short ranges that are sent in one piece; so much of them lies in memory
 SENDFILE_BYTES_MIN = 16 * 1024  # a shorter range is read and sent with its head: one call to the kernel less
 ACCEPTS_PER_TURN = 64  # new connections taken before others are served again
 ACCEPT_PAUSE_SECONDS = 0.5  # without descriptors left: connections wait in the kernel meanwhile

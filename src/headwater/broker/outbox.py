@@ -2,7 +2,7 @@
 
 The socket is written by nobody else. A head goes with MSG_MORE before the range it announces, so that both leave in
 full packets; the kernel's send buffer is kept at 100 KiB (`send_buffer_bytes`), which measured 1.5x the rate of larger
-ones. What the client does not take at once stays here, and of a file only the place: a slow reader costs no memory.
+ones. What the client does not take at once stays here, and of a file only the place: a slow reader costs little memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from headwater.config import SENDFILE_BYTES_MIN
+from headwater.config import GATHERED_BYTES, SENDFILE_BYTES_MIN
 from headwater.errors import StorageFailed
 
 
@@ -40,23 +40,7 @@ class Outbox:
         self._sent = 0  # bytes of the first part
 
     def put(self, parts: Sequence[Part]) -> None:
-        """Neighbouring bytes become one piece; a short file range is read, which is cheaper than a call to send it."""
-        if len(parts) == 1 and parts[0].__class__ is bytes:
-            self._parts.append(parts[0])
-            return
-        run: list[bytes | bytearray | memoryview] = []
-        for part in parts:
-            if isinstance(part, MEMORY):
-                run.append(part)
-            elif part.length < SENDFILE_BYTES_MIN:
-                run.append(part.bytes())
-            else:
-                if run:
-                    self._parts.append(b"".join(run) if len(run) > 1 else run[0])
-                    run = []
-                self._parts.append(part)
-        if run:
-            self._parts.append(b"".join(run) if len(run) > 1 else run[0])
+        self._parts.extend(parts)
 
     def __bool__(self) -> bool:
         return bool(self._parts)
@@ -66,6 +50,32 @@ class Outbox:
         """Of memory: file ranges hold none."""
         return sum(len(part) for part in self._parts if isinstance(part, MEMORY))
 
+    def _gather(self) -> None:
+        """What comes next becomes one piece: neighbouring bytes, and short file ranges.
+
+        Those are read, which is cheaper than a call to send each. It is done when they are about to leave, and not
+        far ahead: an answer may name a thousand short ranges, and its client may take none of them.
+        """
+        parts = self._parts
+        run: list[bytes | bytearray | memoryview] = []
+        size = 0
+        while parts and size < GATHERED_BYTES:
+            part = parts[0]
+            if isinstance(part, MEMORY):
+                run.append(part)
+                size += len(part)
+            elif part.length < SENDFILE_BYTES_MIN:
+                read = part.bytes()
+                if len(read) < part.length:
+                    raise _cut()
+                run.append(read)
+                size += part.length
+            else:
+                break
+            parts.popleft()
+        if run:
+            parts.appendleft(b"".join(run) if len(run) > 1 else run[0])
+
     def clear(self) -> None:
         self._parts.clear()
 
@@ -73,6 +83,8 @@ class Outbox:
         """Sends what the socket takes now; True when all is gone. OSError when the client is."""
         parts = self._parts
         while parts:
+            if not self._sent and (len(parts) > 1 or parts[0].__class__ is not bytes):
+                self._gather()
             part = parts[0]
             try:
                 if isinstance(part, MEMORY):
@@ -83,9 +95,7 @@ class Outbox:
                     size = part.length
                     gone = os.sendfile(sock.fileno(), part.fileno(), part.position + self._sent, size - self._sent)
                     if gone == 0:
-                        raise StorageFailed(
-                            "a log file is shorter than its partition believes: it was cut from outside"
-                        )
+                        raise _cut()
             except BlockingIOError:
                 return False
             self._sent += gone
@@ -95,3 +105,7 @@ class Outbox:
             elif not isinstance(part, MEMORY):
                 return False  # the socket is full; asking again would only hear so
         return True
+
+
+def _cut() -> StorageFailed:
+    return StorageFailed("a log file is shorter than its partition believes: it was cut from outside")

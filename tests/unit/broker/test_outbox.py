@@ -9,7 +9,7 @@ from typing import IO
 import pytest
 
 from headwater.broker.outbox import Outbox
-from headwater.config import SENDFILE_BYTES_MIN
+from headwater.config import GATHERED_BYTES, SENDFILE_BYTES_MIN
 from headwater.errors import StorageFailed
 
 
@@ -73,11 +73,25 @@ def test_a_file_range_that_waits_holds_no_memory(pair, tmp_path: Path):
         assert outbox.held_bytes <= 4
 
 
+def test_a_thousand_short_ranges_that_wait_hold_little_memory(pair, tmp_path: Path):
+    """A fetch of many partitions has one for each, and they are read when they are about to leave."""
+    content = bytes(range(250)) * 40
+    (tmp_path / "log").write_bytes(content)
+    with (tmp_path / "log").open("rb") as file:
+        outbox = Outbox()
+        outbox.put([part for _ in range(1000) for part in (b"head", Range(file, 0, 10_000))])
+        assert not outbox.send(pair[0])
+        assert outbox.held_bytes < 2 * GATHERED_BYTES
+        assert drain(outbox, *pair).endswith(b"head" + content)
+
+
 def test_a_file_that_was_cut_from_outside_is_an_error_and_not_an_endless_loop(pair, tmp_path: Path):
     """The rest of the answer cannot be sent, and the client must not take something else for it."""
     (tmp_path / "log").write_bytes(bytes(100))
     with (tmp_path / "log").open("rb") as file:
         outbox = Outbox()
-        outbox.put([Range(file, 0, SENDFILE_BYTES_MIN)])
-        with pytest.raises(StorageFailed):
-            drain(outbox, *pair)
+        for length in (SENDFILE_BYTES_MIN, SENDFILE_BYTES_MIN - 1):
+            outbox.put([Range(file, 0, length)])
+            with pytest.raises(StorageFailed):
+                drain(outbox, *pair)
+            outbox.clear()
