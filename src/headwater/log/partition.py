@@ -189,7 +189,13 @@ class Partition:
         return search.latest(self._state)
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch up to `epoch`, as Kafka's OffsetForLeaderEpoch; or (-1, -1)."""
+        """(epoch, end offset) of the largest epoch up to `epoch`, as Kafka's OffsetForLeaderEpoch; or (-1, -1).
+
+        An epoch that has been, and wrote nothing behind the last batch, ended where the log ends: a reader that
+        began in it has lost nothing, and must not be sent to look for a new beginning.
+        """
+        if self.last_epoch < epoch <= self._state.epoch:
+            return epoch, self._state.end
         return epoch_end(self._state.epochs, epoch, self._state.end)
 
     # --- the end ---------------------------------------------------------------------------------

@@ -68,8 +68,11 @@ def test_epochs_end_where_the_next_begins(runs) -> None:
     found = batches(partition)
     assert partition.last_epoch == (found[-1].epoch if found else -1)
     for wanted in range(-1, epoch + 2):
-        if not found or wanted < 0 or wanted > found[-1].epoch:
+        if wanted < 0 or wanted > epoch:
             assert partition.epoch_end(wanted) == (-1, -1)
+            continue
+        if wanted > partition.last_epoch:  # it has been, and wrote nothing here
+            assert partition.epoch_end(wanted) == (wanted, partition.end)
             continue
         below = [one.epoch for one in found if one.epoch <= wanted]
         above = [one.base_offset for one in found if one.epoch > wanted]
