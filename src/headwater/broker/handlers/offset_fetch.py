@@ -28,7 +28,6 @@ from headwater.wire.messages.offset_fetch import (
     Response,
 )
 
-ALL_BY_NULL_FROM = 2
 MANY_FROM = 8
 BY_ID_FROM = 10
 NONE = Cursor(offset=Offset(-1))
@@ -39,10 +38,8 @@ async def handle(request: Request, context: Context) -> Response:
     """Cancelling forgets the answer."""
     if context.version >= MANY_FROM:
         return Response(groups=[await _group(one, context) for one in request.groups])
-    topics = request.topics
-    if topics is None or (not topics and context.version < ALL_BY_NULL_FROM):
-        asked = None
-    else:
+    topics, asked = request.topics, None
+    if topics is not None:
         asked = [OffsetFetchRequestTopics(name=one.name, partition_indexes=one.partition_indexes) for one in topics]
     answer = await _group(OffsetFetchRequestGroup(group_id=request.group_id, topics=asked), context)
     return Response(
