@@ -84,7 +84,7 @@ class Stream(Generic[T]):
         return await self.client.exists(self.name)
 
     async def describe(self) -> StreamDescription:
-        """Partitions with their offsets, configs, times, groups: what the server knows about the stream."""
+        """Id, partitions with their offsets, configs and times: what the server knows about the stream."""
         return await self.client.describe(self.name)
 
     async def delete(self) -> None:
