@@ -40,5 +40,8 @@ wire: $(STAMP)  ## generate src/headwater/wire/messages anew
 reference: $(STAMP) ## generate docs/reference anew
 	@$(PY) -m tools.generate_reference
 
+golden: $(STAMP) ## cut the golden data directory of a new format version, once
+	@$(PY) -m tools.cut_golden
+
 clean:          ## remove what the targets made
 	rm -rf .venv .headwater build dist
