@@ -15,7 +15,7 @@ from headwater.log import Partition
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
 
-Look = Callable[[], None]
+Look = Callable[[Partition | None], None]  # which of them moved; None: all are to be looked at
 
 
 class Waiting:
@@ -53,7 +53,7 @@ class Waiting:
         """The broker is about to stop: who waits is answered with what there is."""
         for looks in list(self._looks.values()):
             for look in list(looks):
-                look()
+                look(None)
 
     def _note(self, partition: Partition) -> None:
         """On any thread."""
@@ -67,4 +67,4 @@ class Waiting:
         moved, self._moved = self._moved, {}
         for partition in moved:
             for look in list(self._looks.get(partition, ())):
-                look()
+                look(partition)

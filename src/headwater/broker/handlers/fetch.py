@@ -52,8 +52,10 @@ class _Poll:
     """One Fetch request, until it is answered or its client is gone."""
 
     __slots__ = (
+        "_asked",
         "_broker",
         "_bytes_max",
+        "_bytes_min",
         "_final",
         "_opening",
         "_partitions",
@@ -61,6 +63,7 @@ class _Poll:
         "_reply",
         "_request",
         "_size",
+        "_sizes",
         "_timer",
         "_unopened",
     )
@@ -72,28 +75,45 @@ class _Poll:
         self._unopened: set[Place] = set()
         self._opening = 0
         self._bytes_max = min(request.max_bytes, FETCH_BYTES_MAX)
+        self._bytes_min = min(request.min_bytes, self._bytes_max)
+        self._asked: dict[Partition, tuple[StreamEntry, Any]] = {}
+        self._sizes: dict[Partition, int] = {}
         self._size = 0
         self._final = False
         self._timer: asyncio.TimerHandle | None = None
 
-    def look(self) -> None:
+    def look(self, moved: Partition | None = None) -> None:
         """Reads what there is; answers if that is enough, else waits.
 
         Called by whatever it waited for: what goes wrong here is told to nobody but its own client.
         """
         try:
-            self._look()
+            if moved is None or self._is_enough_with(moved):
+                self._look()
         except Exception as why:
             log.exception("a fetch could not be answered")
             self.forget()
             self._reply.fail(why)
+
+    def _is_enough_with(self, moved: Partition) -> bool:
+        """Looks at one partition only: there may be a thousand, and each of them moves a thousand times a second."""
+        row, asked = self._asked[moved]
+        if self._bytes_min <= 1 or self._broker.store.stream_by_id(row.id) is not row:
+            return True
+        before = self._size = self._size - self._sizes.get(moved, 0)
+        try:
+            settled = self._fill(PartitionData(), moved, asked)
+        except WireError:
+            return True
+        self._sizes[moved] = self._size - before
+        return settled or self._size >= self._bytes_min
 
     def _look(self) -> None:
         request, final = self._request, self._final or self._broker.draining
         response, settled = self._read()
         if self._unopened:
             self._open()
-        elif settled or final or self._size >= request.min_bytes or request.max_wait_ms <= 0 or not self._partitions:
+        elif settled or final or self._size >= self._bytes_min or request.max_wait_ms <= 0 or not self._partitions:
             self.forget()
             self._reply.send(response)
         elif self._timer is None:
@@ -137,10 +157,13 @@ class _Poll:
                 parts.append(data)
                 try:
                     partition = self._find(row, asked.partition, by_id)
-                    if partition is not None:
+                    if partition is not None and row is not None:
                         if not waits:
                             self._partitions.append(partition)
+                        self._asked[partition] = row, asked
+                        before = self._size
                         settled |= self._fill(data, partition, asked)
+                        self._sizes[partition] = self._size - before
                 except WireError as why:
                     data.error_code = why.code
                     settled = True
