@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench.raw_client import Raw, batch_of, produce_frame
+from bench.raw_client import Raw, batch_of, codec, produce_frame
 from headwater.cli.up import read_settings
 from headwater.errors import CannotListen, InvalidSetting
 from headwater.store import directory
@@ -98,6 +98,13 @@ def test_a_kill_loses_nothing_that_was_acked_and_moves_the_epoch(up: Start) -> N
     with Raw(up("--port", "0").address) as raw:
         assert values_of(fetch(raw, "killed")) == [b"%d" % number for number in range(100)]
         assert raw.ask("metadata", 12, topics=None).topics[0].partitions[0].leader_epoch == 1
+        module = codec("offset_for_leader_epoch")  # neither epoch was cut: a reader at its end may go on
+        for epoch, expected in ((0, (0, 100)), (1, (1, 100)), (2, (-1, -1))):
+            part = module.OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+            topic = module.OffsetForLeaderTopic(topic="killed", partitions=[part])
+            end = raw.ask("offset_for_leader_epoch", 4, topics=[topic]).topics[0].partitions[0]
+            assert (end.leader_epoch, end.end_offset) == expected
+        assert fetch(raw, "killed", 100, last_fetched_epoch=1).error_code == 0
 
 
 def test_what_is_in_hand_is_answered_before_the_end(up: Start) -> None:
