@@ -219,15 +219,6 @@ class Broker:
         """Deletes it and wakes who waits for it. Cancelling forgets the answer, not the delete."""
         await self.durable(self.store.delete(entry.id))
 
-    def epoch_end(self, partition: Partition, epoch: int) -> tuple[int, int]:
-        """As `Partition.epoch_end`; an epoch that passed, or runs, without a write here ends where the log ends.
-
-        Kafka notes an epoch when it begins. A client that is told (-1, -1) believes that the log was cut.
-        """
-        if partition.last_epoch < epoch <= self.store.epoch:
-            return epoch, partition.end
-        return partition.epoch_end(epoch)
-
     def check_epoch(self, epoch: int) -> None:
         """The leader epoch that a client believes in; -1 says nothing."""
         ours = self.store.epoch

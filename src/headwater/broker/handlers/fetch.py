@@ -190,7 +190,7 @@ class _Poll:
         data.log_start_offset = start
         offset = asked.fetch_offset
         if asked.last_fetched_epoch >= 0:
-            epoch, end = self._broker.epoch_end(partition, asked.last_fetched_epoch)
+            epoch, end = partition.epoch_end(asked.last_fetched_epoch)
             if epoch < 0:
                 raise OffsetOutOfRange(f"nothing was written in epoch {asked.last_fetched_epoch}, or before")
             if epoch < asked.last_fetched_epoch or end < offset:

@@ -31,7 +31,7 @@ async def handle(request: Request, context: Context) -> Response:
             try:
                 partition = await context.broker.partition(entry, asked.partition)
                 context.broker.check_epoch(asked.current_leader_epoch)
-                found = context.broker.epoch_end(partition, asked.leader_epoch)
+                found = partition.epoch_end(asked.leader_epoch)
             except WireError as why:
                 answer.error_code = why.code
             else:
