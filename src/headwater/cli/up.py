@@ -14,10 +14,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import Any
 
 from headwater.broker.lifetime import serve
-from headwater.config import Settings
+from headwater.config import Settings, settings_file
 from headwater.errors import CannotListen, InvalidSetting, OperatorError
 from headwater.store import Store, directory
 
@@ -43,15 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 def read_settings(arguments: Sequence[str], file: Path) -> Settings:
     """Flags win over `HEADWATER_*`, those over headwater.toml, those over the defaults."""
     flags = vars(_parser().parse_args(arguments))
-    toml: dict[str, Any] = {}
-    if file.exists():
-        import tomllib
-
-        try:
-            toml = tomllib.loads(file.read_text())
-        except (OSError, ValueError) as why:
-            raise InvalidSetting(f"{file} cannot be read ({why}): correct it, or move it away") from None
-    return Settings.resolve(flags, os.environ, toml)
+    return Settings.resolve(flags, os.environ, settings_file(file))
 
 
 def _parser() -> argparse.ArgumentParser:

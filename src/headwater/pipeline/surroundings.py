@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import threading
-import tomllib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,24 +14,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from headwater.config import Settings
-from headwater.errors import InvalidSetting, LandingRefused
+from headwater.config import Settings, catalog_properties, settings_file
+from headwater.errors import LandingRefused
 from headwater.pipeline.spark import is_running, session
 
 
 def settled(data: str | Path | None) -> tuple[Path, dict[str, str]]:
     """The data directory and the catalog's properties, from what was said, the environment and headwater.toml."""
-    file = Path("headwater.toml")
-    try:
-        toml = tomllib.loads(file.read_text()) if file.exists() else {}
-    except (OSError, ValueError) as why:
-        raise InvalidSetting(f"{file} cannot be read ({why}): correct it, or move it away") from None
+    toml = settings_file()
     flags = {} if data is None else {"data": str(data)}
-    catalog = toml.get("catalog", {})
-    if not isinstance(catalog, dict):
-        raise InvalidSetting(f"{file}: [catalog] is a table of pyiceberg's properties, not {catalog!r}")
-    home = Path(Settings.resolve(flags, os.environ, toml).data).resolve()
-    return home, {str(name): str(value) for name, value in catalog.items()}
+    return Path(Settings.resolve(flags, os.environ, toml).data).resolve(), catalog_properties(toml)
 
 
 @contextmanager

@@ -20,13 +20,12 @@ import stat
 import subprocess
 import sys
 import time
-import tomllib
 import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from headwater.config import EMBEDDED_LOOK_SECONDS, EMBEDDED_START_SECONDS, Settings
-from headwater.errors import ConnectionFailed, InvalidSetting
+from headwater.config import EMBEDDED_LOOK_SECONDS, EMBEDDED_START_SECONDS, Settings, settings_file
+from headwater.errors import ConnectionFailed
 from headwater.store import directory
 
 _PAUSE_SECONDS = 0.02  # between two looks at a directory whose broker is coming or going
@@ -171,9 +170,4 @@ async def _answers(where: directory.Address) -> bool:
 
 
 def _data_directory() -> str:
-    file = Path("headwater.toml")
-    try:
-        toml = tomllib.loads(file.read_text()) if file.exists() else {}
-    except (OSError, ValueError) as why:
-        raise InvalidSetting(f"{file} cannot be read ({why}): correct it, or move it away") from None
-    return Settings.resolve({}, os.environ, toml).data
+    return Settings.resolve({}, os.environ, settings_file()).data
