@@ -190,6 +190,7 @@ class Reader(threading.Thread):
         super().__init__(daemon=True)
         self.seen: list[dict[int, int]] = [{} for _ in range(PARTITIONS)]
         self.changed: list[tuple[int, int]] = []
+        self.errors: list[Any] = []
         self.ending = threading.Event()
         self._consumer = Consumer({
             "bootstrap.servers": address, "group.id": "none", "check.crcs": True, "log_level": 0,
@@ -201,7 +202,9 @@ class Reader(threading.Thread):
         while not self.ending.is_set():
             records: list[Any] = self._consumer.consume(500, 0.05)
             for record in records:
-                if record.error() is None:
+                if record.error() is not None:
+                    self.errors.append((record.partition(), record.error()))
+                else:
                     number = int(record.value().split()[0])
                     if self.seen[record.partition()].setdefault(record.offset(), number) != number:
                         self.changed.append((record.partition(), record.offset()))
@@ -210,7 +213,7 @@ class Reader(threading.Thread):
     def until_at(self, ends: list[int]) -> None:
         deadline = time.monotonic() + SECONDS
         while [len(one) for one in self.seen] < ends:
-            assert time.monotonic() < deadline, f"{[len(one) for one in self.seen]} of {ends} read"
+            assert time.monotonic() < deadline, f"{[len(one) for one in self.seen]} of {ends} read, after {self.errors}"
             time.sleep(0.005)
         self.ending.set()
         self.join(SECONDS)
