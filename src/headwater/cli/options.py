@@ -28,11 +28,21 @@ Server = Annotated[
 Data = Annotated[
     Path | None, typer.Option("--data", metavar="DIRECTORY", help="The data directory; ./.headwater otherwise.")
 ]
+Kafka = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kafka",
+        metavar="NAME=VALUE",
+        help="An option of the Kafka client, such as security.protocol=SSL; may be given several times.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON object a line.")]
 StreamArgument = Annotated[str, typer.Argument(metavar="STREAM", help="The stream's name.")]
 
 
-def on_server(server: str | None, data: Path | None, work: Callable[[Any], Coroutine[Any, Any, T]]) -> T:
+def on_server(
+    server: str | None, data: Path | None, kafka: Sequence[str] | None, work: Callable[[Any], Coroutine[Any, Any, T]]
+) -> T:
     """Runs `work(client)` with a client of `server`, or of the broker of `data`."""
     import headwater
 
@@ -41,8 +51,10 @@ def on_server(server: str | None, data: Path | None, work: Callable[[Any], Corou
             "--data and --server (or HEADWATER_URL) both say where the broker is: leave one of them out"
         )
 
+    options = pairs(kafka or (), "--kafka")
+
     async def session() -> T:
-        async with headwater.connect(server, data=data) as hw:
+        async with headwater.connect(server, kafka=options, data=data) as hw:
             return await work(hw)
 
     return asyncio.run(session())

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from headwater.cli.lines import lines_of
-from headwater.cli.options import Data, Json, Server, StreamArgument, emit, on_server, pairs
+from headwater.cli.options import Data, Json, Kafka, Server, StreamArgument, emit, on_server, pairs
 from headwater.errors import PublishFailed
 
 CHUNK_RECORDS = 1000  # acknowledged before the next are sent, so that memory stays bounded
@@ -26,6 +26,7 @@ def publish(
     header: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="May be given several times.")] = None,
     server: Server = None,
     data: Data = None,
+    kafka: Kafka = None,
     json_lines: Json = False,
 ) -> None:
     """Publish values to a stream and wait until they are acknowledged."""
@@ -51,7 +52,7 @@ def publish(
         if not json_lines:
             counted.tell()
 
-    on_server(server, data, work)
+    on_server(server, data, kafka, work)
 
 
 async def _given(values: list[str] | None) -> AsyncIterator[list[bytes]]:

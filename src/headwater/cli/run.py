@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.options import Data, Json, Server, emit
+from headwater.cli.options import Data, Json, Kafka, Server, emit, pairs
 
 
 def run(
@@ -17,6 +17,7 @@ def run(
     name: Annotated[str | None, typer.Option("--name", help="The app's name; the file's stem otherwise.")] = None,
     server: Server = None,
     data: Data = None,
+    kafka: Kafka = None,
     json_lines: Json = False,
 ) -> None:
     """Land the streams of an app in their tables, exactly once, until SIGTERM or Ctrl-C."""
@@ -28,4 +29,4 @@ def run(
         else:
             print(progress.text, flush=True)
 
-    land(app, once=once, name=name, server=server, data=data, say=say)
+    land(app, once=once, name=name, server=server, kafka=pairs(kafka or (), "--kafka"), data=data, say=say)

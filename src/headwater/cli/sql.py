@@ -15,7 +15,10 @@ ROWS_SHOWN_MAX = 1000  # on a terminal; beyond it nobody reads, and --json has t
 
 def sql(
     query: Annotated[
-        str, typer.Argument(metavar="QUERY", help='Such as "select count(*) from orders"; tables by name or namespace.name.')
+        str,
+        typer.Argument(
+            metavar="QUERY", help='Such as "select count(*) from orders"; tables by name or namespace.name.'
+        ),
     ],
     data: Data = None,
     json_lines: Json = False,

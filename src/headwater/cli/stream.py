@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from headwater.cli.options import Data, Json, Server, emit, on_server, pairs
+from headwater.cli.options import Data, Json, Kafka, Server, emit, on_server, pairs
 
 app = typer.Typer(help="Make, list, describe and delete streams.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(metavar="STREAM", help="1 to 249 characters of A-Za-z0-9._-")]
@@ -34,6 +34,7 @@ def create(
     ] = None,
     server: Server = None,
     data: Data = None,
+    kafka: Kafka = None,
     json_lines: Json = False,
 ) -> None:
     """Make a stream; one that exists already is fine if it is as you say."""
@@ -50,7 +51,7 @@ def create(
     async def work(hw: Any) -> Any:
         return await (await hw.stream(stream).create()).describe()
 
-    found = on_server(server, data, work)
+    found = on_server(server, data, kafka, work)
     if json_lines:
         emit(_facts(found))
     else:
@@ -58,13 +59,13 @@ def create(
 
 
 @app.command("list")
-def list_streams(server: Server = None, data: Data = None, json_lines: Json = False) -> None:
+def list_streams(server: Server = None, data: Data = None, kafka: Kafka = None, json_lines: Json = False) -> None:
     """List the streams of a server."""
 
     async def work(hw: Any) -> list[str]:
         return cast("list[str]", await hw.streams())
 
-    names = on_server(server, data, work)
+    names = on_server(server, data, kafka, work)
     for name in names:
         if json_lines:
             emit({"name": name})
@@ -75,9 +76,11 @@ def list_streams(server: Server = None, data: Data = None, json_lines: Json = Fa
 
 
 @app.command()
-def describe(name: Name, server: Server = None, data: Data = None, json_lines: Json = False) -> None:
+def describe(
+    name: Name, server: Server = None, data: Data = None, kafka: Kafka = None, json_lines: Json = False
+) -> None:
     """Show a stream's partitions with their offsets, its configs, id and times."""
-    found = on_server(server, data, lambda hw: hw.describe(name))
+    found = on_server(server, data, kafka, lambda hw: hw.describe(name))
     if json_lines:
         emit(_facts(found))
         return
@@ -100,6 +103,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     server: Server = None,
     data: Data = None,
+    kafka: Kafka = None,
     json_lines: Json = False,
 ) -> None:
     """Delete a stream with its records and cursors. Tables that it landed in stay. Deleting twice is fine."""
@@ -107,12 +111,12 @@ def delete(
     async def count(hw: Any) -> int | None:
         return (await hw.describe(name)).record_count if await hw.exists(name) else None
 
-    records = on_server(server, data, count)
+    records = on_server(server, data, kafka, count)
     if records is not None:
         if not yes and not _sure(f"delete {name} with its {records} records and all cursors?"):
             print("nothing was deleted: answer y, or give --yes where nobody can be asked", file=sys.stderr)
             raise typer.Exit(1)
-        on_server(server, data, lambda hw: hw.delete(name))
+        on_server(server, data, kafka, lambda hw: hw.delete(name))
     if json_lines:
         emit({"name": name, "deleted": records is not None})
     elif records is None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.options import Data, Json, Server, StreamArgument, emit, on_server
+from headwater.cli.options import Data, Json, Kafka, Server, StreamArgument, emit, on_server
 
 
 def tail(
@@ -19,6 +19,7 @@ def tail(
     ] = True,
     server: Server = None,
     data: Data = None,
+    kafka: Kafka = None,
     json_lines: Json = False,
 ) -> None:
     """Print a stream's records as they come, until Ctrl-C."""
@@ -36,7 +37,7 @@ def tail(
             if seen == count:
                 return
 
-    on_server(server, data, work)
+    on_server(server, data, kafka, work)
 
 
 def _line(record: Any) -> str:

@@ -41,6 +41,8 @@ def test_wrong_usage_is_one_line(run: Run, arguments: str, says: str) -> None:
         ("stream create x --partitions 0", "partitions is a number from 1 to"),
         ("stream create x --config foo", "--config 'foo' is not NAME=VALUE"),
         ("stream list --server h:1 --data d", "leave one of them out"),
+        ("stream list --kafka ssl", "--kafka 'ssl' is not NAME=VALUE"),
+        ("stream list --kafka group.id=x", "the SDK decides this itself"),
         ("run nowhere.py", "there is no app nowhere.py"),
         ("sql nonsense", "syntax error"),
     ],
@@ -78,6 +80,14 @@ def test_no_server_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (said.code, said.err.count("\n")) == (1, 1)
     assert "127.0.0.1:1" in said.err
     assert "headwater up" in said.err
+
+
+def test_options_of_the_kafka_client_pass_through(run: Run, address: str) -> None:
+    """--kafka takes what the client library knows, and an unknown one is named."""
+    assert run("stream", "list", "--server", address, "--kafka", "client.id=me").code == 0
+    said = run("stream", "list", "--server", address, "--kafka", "no.such=1")
+    assert (said.code, said.err.count("\n")) == (1, 1)
+    assert "no.such" in said.err
 
 
 def test_a_bad_settings_file_is_named(run: Run, tmp_path: Path) -> None:
