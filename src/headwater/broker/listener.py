@@ -7,8 +7,9 @@ import ipaddress
 import socket
 from typing import TYPE_CHECKING
 
-from headwater.config import ACCEPT_PAUSE_SECONDS, ACCEPTS_PER_TURN, LISTEN_BACKLOG, Settings
+from headwater.config import ACCEPT_PAUSE_SECONDS, ACCEPTS_PER_TURN, DESCRIPTORS_FOR_FLUSHES, LISTEN_BACKLOG, Settings
 from headwater.errors import CannotListen, InvalidSetting
+from headwater.log import is_among_the_last
 
 if TYPE_CHECKING:
     from headwater.broker.server import Broker
@@ -105,7 +106,8 @@ class Listener:
                 self._pause()
                 self._broker.loop.call_later(ACCEPT_PAUSE_SECONDS, self.open)
                 return
-            if len(self._broker.connections) >= self._settings.connections_max:
+            full = len(self._broker.connections) >= self._settings.connections_max
+            if full or is_among_the_last(sock.fileno(), DESCRIPTORS_FOR_FLUSHES):
                 sock.close()
                 continue
             sock.setblocking(False)

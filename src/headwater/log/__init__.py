@@ -19,7 +19,7 @@ docs/internals/log_format.md. The log decides nothing about streams, names or ep
 
 from __future__ import annotations
 
-from headwater.log.files import DiskFiles, File, Files
+from headwater.log.files import DiskFiles, File, Files, is_among_the_last
 from headwater.log.flusher import Flusher
 from headwater.log.layout import stream_directory
 from headwater.log.options import LogOptions
@@ -38,5 +38,6 @@ __all__ = [
     "Partition",
     "Recovery",
     "Slice",
+    "is_among_the_last",
     "stream_directory",
 ]

@@ -13,12 +13,14 @@ Other implementations (in memory, and one that fails on command) are in `headwat
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from headwater.config import BUFFERS_PER_WRITE_MAX
+from headwater.config import BUFFERS_PER_WRITE_MAX, DESCRIPTORS_FOR_CLIENTS, DESCRIPTORS_FOR_FLUSHES
 from headwater.errors import StorageFailed
 
 Buffer = bytes | bytearray | memoryview
@@ -145,9 +147,12 @@ class DiskFiles:
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
-            return DiskFile(os.open(self._place(path), flags, 0o600), path)
+            file = DiskFile(os.open(self._place(path), flags, 0o600), path)
         except OSError as why:
             raise _failed("open", path, why) from why
+        if is_among_the_last(file.fileno(), DESCRIPTORS_FOR_CLIENTS + DESCRIPTORS_FOR_FLUSHES):
+            raise _failed("open", path, OSError(errno.EMFILE, "too many open files: raise `ulimit -n`"))
+        return file
 
     def names(self, directory: str) -> list[str]:
         try:
@@ -193,6 +198,12 @@ class DiskFiles:
 
     def _place(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
+
+
+def is_among_the_last(descriptor: int, kept_count: int) -> bool:
+    """Whether it is one of the last descriptors of this process; the kernel always gives the lowest that is free."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit != resource.RLIM_INFINITY and descriptor >= limit - min(kept_count, limit // 2)
 
 
 def _failed(what: str, path: str, why: OSError) -> StorageFailed:
