@@ -46,10 +46,11 @@ class Outcome:
 
 def rooms(what: str) -> list[Room]:
     if what == "crash":
-        long = ("-m", "long", "-s", *LONG_TIMEOUT)
+        loud = ("-s", *LONG_TIMEOUT)  # seeds and hits are printed
         return [
-            Room(name="log and broker", paths=("tests/crash", "tests/sdk"), options=long, minutes=25),
-            Room(name="Spark", paths=("tests/spark",), options=long, minutes=20),
+            Room(name="log and broker", paths=("tests/crash",), options=loud, minutes=20),
+            Room(name="copies", paths=("tests/sdk",), options=("-m", "long", *loud), minutes=5),
+            Room(name="Spark", paths=("tests/spark",), options=loud, minutes=20),
         ]
     if what == "interop":
         return [Room(name="interop", paths=("tests/interop", "tests/sdk"), options=tuple(LONG_TIMEOUT), minutes=20)]
