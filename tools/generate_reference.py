@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +237,7 @@ def _errors() -> Iterator[str]:
             one for one in root.__subclasses__() if one is not errors.WireError and one.__module__ == errors.__name__
         ]
         if root is errors.WireError:
-            rows = [(f"`{one.__name__}`", str(one.code), for_code(one.code).message, _line(one)) for one in found]
+            rows = [(f"`{one.__name__}`", str(_code(one)), for_code(_code(one)).message, _line(one)) for one in found]
             yield from _table(("error", "code", "Kafka's name", ""), sorted(rows, key=lambda row: int(row[1])))
         else:
             yield from _table(("error", "when"), [(f"`{one.__name__}`", _line(one)) for one in found])
@@ -251,11 +251,16 @@ _CHAPTERS: dict[str, type[errors.HeadwaterError]] = {
 }
 
 
+def _code(error: type) -> int:
+    assert issubclass(error, errors.WireError)
+    return error.code
+
+
 def _line(value: type) -> str:
     return _doc(value) if value.__doc__ and "__doc__" in vars(value) else ""
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     yield "| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|\n"
     for row in rows:
         yield "| " + " | ".join(_cell(one) for one in row) + " |\n"
