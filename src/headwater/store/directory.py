@@ -198,20 +198,22 @@ def _check_format(data: str) -> None:
     """Refuses a newer format; a directory without one is ours to begin, unless there is data in it."""
     path = Path(data) / "FORMAT"
     try:
-        text = path.read_text()
+        text = path.read_bytes().decode("ascii", "replace")
     except FileNotFoundError:
         if (Path(data) / "meta.db").exists():
             raise DataDamaged(f"{path} is missing beside meta.db: restore it from a copy, or choose --data") from None
         _replace(path, f"headwater {FORMAT_VERSION}\n")
         return
     word, _, number = text.strip().partition(" ")
-    if word != "headwater" or not number.isdigit():
+    if word != "headwater" or not number.isdecimal():
         raise DataDamaged(f"{path} does not name a format of Headwater's: restore it from a copy, or choose --data")
     if int(number) > FORMAT_VERSION:
         raise FormatTooNew(
             f"{data} was written by a newer Headwater (format {number}, this one knows {FORMAT_VERSION}): "
             "upgrade Headwater, or choose --data"
         )
+    if any((Path(data) / "streams").glob("*")) and not (Path(data) / "meta.db").exists():
+        raise DataDamaged(f"meta.db is missing beside the streams of {data}: restore it from a copy, or choose --data")
 
 
 def _replace(path: Path, text: str) -> None:

@@ -126,11 +126,20 @@ def test_a_newer_format_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert holder(tmp_path) is None
 
 
-@pytest.mark.parametrize("text", ["", "headwater x\n", "other 1\n"])
-def test_a_format_that_says_nothing_is_damage(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", [b"", b"headwater x\n", b"other 1\n", b"headwater 1\n\x8e", "headwater ²".encode()])
+def test_a_format_that_says_nothing_is_damage(tmp_path: Path, text: bytes) -> None:
     """A FORMAT file that names no format of ours is refused, not guessed."""
-    (tmp_path / "FORMAT").write_text(text)
+    (tmp_path / "FORMAT").write_bytes(text)
     with pytest.raises(DataDamaged, match="FORMAT does not name"):
+        acquire(str(tmp_path))
+
+
+def test_streams_without_their_rows_are_damage(tmp_path: Path) -> None:
+    """A start that found no meta.db would begin a new one, in which the streams that lie there are not known."""
+    (tmp_path / "FORMAT").write_text("headwater 1\n")
+    acquire(str(tmp_path)).release()  # killed before meta.db was made
+    (tmp_path / "streams" / "ab").mkdir(parents=True)
+    with pytest.raises(DataDamaged, match=r"meta\.db is missing"):
         acquire(str(tmp_path))
 
 
