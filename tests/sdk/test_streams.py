@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -28,6 +29,12 @@ async def test_creating_twice_is_fine(hw, name):
     assert len(described.partitions) == 2
     assert described.persistence == "file_sync"
     assert described.configs["segment.bytes"] == "2097152"
+
+
+async def test_programs_that_create_at_once_all_succeed(hw, name):
+    """Of several that create the same stream at the same time each finds it made."""
+    await asyncio.gather(*(Stream(name, partitions=3).create() for _ in range(5)))
+    assert len((await hw.describe(name)).partitions) == 3
 
 
 async def test_a_difference_is_named(hw, name):

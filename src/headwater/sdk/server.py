@@ -7,6 +7,7 @@ that the next call meets what this one did.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -118,6 +119,10 @@ class Server:
 
     async def _compare(self, name: str, options: StreamOptions) -> None:
         found = await self.find(name)
+        if found is None and not self.is_headwater:  # a cluster tells of what another program has just made a bit later
+            with contextlib.suppress(TimeoutError):
+                await self._until(name, there=True)
+            found = await self.find(name)
         if found is None:  # deleted at the same moment: say what the server said
             raise StreamExists(f"cannot create stream {name!r}: it is being deleted: try again")
         has: dict[str, object] = {
