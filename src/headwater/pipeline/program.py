@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
-from headwater.errors import InvalidSetting, LandingRefused
+from headwater.errors import HeadwaterError, InvalidSetting, LandingRefused
 from headwater.lake.tables import check_stream, dead_letters_name
 from headwater.sdk.declare import Stream, declared
 
@@ -39,7 +40,14 @@ def load_program(path: str | Path, name: str | None = None) -> Program:
         raise InvalidSetting(f"an app cannot be called {chosen!r}: use A-Za-z0-9._-, with --name if the file must stay")
     before = len(declared())
     module = _imported(file)
-    streams = {stream.name: stream for stream in declared()[before:]}
+    streams: dict[str, Stream[Any]] = {}
+    for one in declared()[before:]:
+        other = streams.setdefault(one.name, one)
+        if _said_of(other) != _said_of(one):
+            raise LandingRefused(
+                f"{path} declares the stream {one.name} twice, to land as {_said_of(other)} and as {_said_of(one)}: "
+                "a stream lands in one table: take one declaration away"
+            )
     for one in vars(module).values():  # declared when another import was faster
         if isinstance(one, Stream) and one.destination is not None:
             streams.setdefault(one.name, one)
@@ -61,9 +69,33 @@ def _imported(file: Path) -> Any:
     sys.modules[name] = module  # pydantic looks names up here
     if str(file.parent) not in sys.path:
         sys.path.insert(0, str(file.parent))
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except HeadwaterError:
+        raise
+    except Exception as error:
+        raise InvalidSetting(f"{_where(error, file)}: {_what(error)}: correct it, then run it again") from error
     cloudpickle.register_pickle_by_value(module)
     return module
+
+
+def _where(error: Exception, file: Path) -> str:
+    """The line of the app that went wrong, or of a module beside it: the innermost of the user's own."""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"{Path(error.filename).name}, line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if Path(one.filename).parent == file.parent]
+    return f"{Path(own[-1].filename).name}, line {own[-1].lineno}" if own else file.name
+
+
+def _what(error: Exception) -> str:
+    said = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _said_of(stream: Stream[Any]) -> str:
+    """What two declarations of a stream must agree on, as text: a module that is imported twice makes its models twice."""
+    return ", ".join(f"{name}={said!r}" for name, said in sorted(stream.options.items()))
 
 
 def _refuse_collisions(streams: tuple[Stream[Any], ...]) -> None:

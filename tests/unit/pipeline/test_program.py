@@ -65,6 +65,52 @@ def test_modules_beside_an_app_are_found(tmp_path: Path) -> None:
     assert [stream.name for stream in load_program(path, "again").streams] == ["beside"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("x = = 1", "broken.py, line 1: SyntaxError: invalid syntax"),
+        ("import nowhere_at_all", "broken.py, line 1: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        ("def f():\n    return 1 / 0\nf()", "broken.py, line 2: ZeroDivisionError: division by zero"),
+        ("raise KeyError", "broken.py, line 1: KeyError"),
+        ("import broken_beside", "broken_beside.py, line 2: NameError: name 'nobody' is not defined"),
+    ],
+)
+def test_an_app_that_does_not_load_is_told_its_line(tmp_path: Path, lines: str, said: str) -> None:
+    """What is wrong with somebody's file is said as file, line and error, in one line; Python's trace is the cause."""
+    (tmp_path / "broken_beside.py").write_text("\nnobody\n")
+    path = tmp_path / "broken.py"
+    path.write_text(lines)
+    with pytest.raises(InvalidSetting) as refused:
+        load_program(path)
+    assert str(refused.value) == f"{said}: correct it, then run it again"
+    assert refused.value.__cause__ is not None
+
+
+def test_a_stream_lands_in_one_table(tmp_path: Path) -> None:
+    """Two declarations of one stream with different tables are refused; none is dropped in silence."""
+    path = an_app(
+        tmp_path,
+        'a = Stream[Event]("twice_declared", destination=Table[Event]("one_table"))',
+        'b = Stream[Event]("twice_declared", destination=Table[Event]("another_table"))',
+    )
+    with pytest.raises(LandingRefused, match=r"twice_declared twice, .*one_table.* and as .*another_table"):
+        load_program(path)
+
+
+def test_an_app_that_its_own_modules_import_is_one_app(tmp_path: Path) -> None:
+    """A module beside the app that imports the app runs its file a second time: the same declarations, not others."""
+    (tmp_path / "imports_back.py").write_text("def later():\n    import circular_app\n    return circular_app.a\n")
+    path = an_app(
+        tmp_path,
+        'a = Stream[Event]("circular", destination=Table[Event]("t"))',
+        "import imports_back",
+        'if __name__ != "circular_app":',
+        "    imports_back.later()",
+        name="circular_app.py",
+    )
+    assert [stream.name for stream in load_program(path).streams] == ["circular"]
+
+
 def test_a_model_travels_without_its_file(tmp_path: Path) -> None:
     """A worker unpickles the model by value: another process, where the app's file is not known, validates with it."""
     path = an_app(tmp_path, 'a = Stream[Event]("s", destination=Table[Event]("t"))')
