@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib
+import importlib.util
 import inspect
 import os
+import pkgutil
 import re
 import shlex
 import signal
@@ -27,7 +30,9 @@ from typing import NamedTuple
 import pytest
 
 import headwater
+from headwater.broker.apis import APIS
 from headwater.cli.up import read_settings
+from headwater.sdk.declare.options import NOT_BUILT
 from headwater.testing import broker
 from tests.house.tidy import ROOT
 from tools.generate_reference import commands, pages
@@ -207,3 +212,35 @@ def test_the_runner_sees_a_block_that_fails(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(AssertionError, match="bad"):
         run_program("bad.py", textwrap.dedent("# bad.py\nraise SystemExit(3)\n"))
     assert os.listdir(tmp_path) == ["bad.py"]  # noqa: PTH208
+
+
+def test_what_is_not_served_is_named() -> None:
+    """Each API of Kafka is in the table of what is served, or in UNSUPPORTED.md; each refused option is named there."""
+    text = (ROOT / "UNSUPPORTED.md").read_text()
+    missing = [name for key, name in kafka_apis() if key not in APIS and not re.search(rf"\b{name}\b", text)]
+    assert not missing, f"UNSUPPORTED.md does not name {missing}"
+    assert [option for option in sorted(NOT_BUILT) if f"`{option}=`" not in text] == []
+
+
+def kafka_apis() -> Iterator[tuple[int, str]]:
+    """Key and name of every API that kio knows, which is made from Kafka's own definitions."""
+    spec = importlib.util.find_spec("kio.schema")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    folder = Path(spec.submodule_search_locations[0])
+    for package in pkgutil.iter_modules([str(folder)]):
+        newest = max((folder / package.name).glob("v*"), key=lambda one: int(one.name[1:]), default=None)
+        if newest is None or not (newest / "request.py").exists():
+            continue
+        module = importlib.import_module(f"kio.schema.{package.name}.{newest.name}.request")
+        for name, one in vars(module).items():
+            key = getattr(one, "__api_key__", None)
+            if key is not None and name == "".join(part.title() for part in package.name.split("_")) + "Request":
+                yield int(key), name.removesuffix("Request")
+
+
+def test_all_of_kafkas_apis_are_known_to_the_test() -> None:
+    """The list that UNSUPPORTED.md is held against has those we serve, and many more."""
+    known = dict(kafka_apis())
+    assert len(known) > 70
+    assert set(APIS) <= set(known)
