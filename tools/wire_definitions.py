@@ -151,9 +151,14 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def module_of_api(api: str) -> Module:
+    """Without a latest version that is marked unstable: Kafka does not advertise those."""
     made = Module(name=snake(api), heads=[])
+    unstable = definition(api + "Request").get("latestVersionUnstable", False)
     for head in ("Request", "Response"):
         raw = definition(api + head)
+        if unstable:
+            versions = Span.parse(raw["validVersions"])
+            raw["validVersions"] = f"{versions.low}-{versions.high - 1}"
         made.key = raw.get("apiKey", made.key)
         made.heads.append(_head(raw, head, made.structs))
     return made

@@ -10,7 +10,7 @@ from headwater.wire.fields import (
     put_compact_nullable_string, put_nullable_string, skip_tags, trailing,
 )
 
-KEY, LOW, HIGH, FLEXIBLE_FROM = 22, 0, 6, 2
+KEY, LOW, HIGH, FLEXIBLE_FROM = 22, 0, 5, 2
 
 P_i = Struct(">i").pack
 R_i = Struct(">i").unpack_from
@@ -18,32 +18,26 @@ P_ihqh = Struct(">ihqh").pack
 R_ihqh = Struct(">ihqh").unpack_from
 P_qh = Struct(">qh").pack
 R_qh = Struct(">qh").unpack_from
-P_tt = Struct(">??").pack
-R_tt = Struct(">??").unpack_from
 
 
 class Request(Message):
-    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable2_pc", "keep_prepared_txn")
+    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch")
 
-    def __init__(self, transactional_id: str | None = "", transaction_timeout_ms: int = 0, producer_id: int = -1, producer_epoch: int = -1, enable2_pc: bool = False, keep_prepared_txn: bool = False) -> None:
+    def __init__(self, transactional_id: str | None = "", transaction_timeout_ms: int = 0, producer_id: int = -1, producer_epoch: int = -1) -> None:
         self.transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.enable2_pc = enable2_pc
-        self.keep_prepared_txn = keep_prepared_txn
 
 
 class Response(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch", "ongoing_txn_producer_id", "ongoing_txn_producer_epoch")
+    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
 
-    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, producer_id: int = -1, producer_epoch: int = 0, ongoing_txn_producer_id: int = -1, ongoing_txn_producer_epoch: int = -1) -> None:
+    def __init__(self, throttle_time_ms: int = 0, error_code: int = 0, producer_id: int = -1, producer_epoch: int = 0) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.ongoing_txn_producer_id = ongoing_txn_producer_id
-        self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
 
 
 def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Request, int]:
@@ -57,15 +51,9 @@ def _read_Request(view: memoryview, at: int, version: int, budget: list[int]) ->
     else:
         producer_id = -1
         producer_epoch = -1
-    if version >= 6:
-        enable2_pc, keep_prepared_txn = R_tt(view, at)
-        at += 2
-    else:
-        enable2_pc = False
-        keep_prepared_txn = False
     if version >= 2:
         at = skip_tags(view, at, budget) if view[at] else at + 1
-    return Request(transactional_id, transaction_timeout_ms, producer_id, producer_epoch, enable2_pc, keep_prepared_txn), at
+    return Request(transactional_id, transaction_timeout_ms, producer_id, producer_epoch), at
 
 
 def _write_Request(out: bytearray, m: Any, version: int) -> None:
@@ -73,8 +61,6 @@ def _write_Request(out: bytearray, m: Any, version: int) -> None:
     out += P_i(m.transaction_timeout_ms)
     if version >= 3:
         out += P_qh(m.producer_id, m.producer_epoch)
-    if version >= 6:
-        out += P_tt(m.enable2_pc, m.keep_prepared_txn)
     if version >= 2:
         out.append(0)
 
@@ -82,27 +68,19 @@ def _write_Request(out: bytearray, m: Any, version: int) -> None:
 def _read_Response(view: memoryview, at: int, version: int, budget: list[int]) -> tuple[Response, int]:
     throttle_time_ms, error_code, producer_id, producer_epoch = R_ihqh(view, at)
     at += 16
-    if version >= 6:
-        ongoing_txn_producer_id, ongoing_txn_producer_epoch = R_qh(view, at)
-        at += 10
-    else:
-        ongoing_txn_producer_id = -1
-        ongoing_txn_producer_epoch = -1
     if version >= 2:
         at = skip_tags(view, at, budget) if view[at] else at + 1
-    return Response(throttle_time_ms, error_code, producer_id, producer_epoch, ongoing_txn_producer_id, ongoing_txn_producer_epoch), at
+    return Response(throttle_time_ms, error_code, producer_id, producer_epoch), at
 
 
 def _write_Response(out: bytearray, m: Any, version: int) -> None:
     out += P_ihqh(m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch)
-    if version >= 6:
-        out += P_qh(m.ongoing_txn_producer_id, m.ongoing_txn_producer_epoch)
     if version >= 2:
         out.append(0)
 
 
 def decode_request(view: memoryview, version: int) -> Request:
-    if not 0 <= version <= 6:
+    if not 0 <= version <= 5:
         raise not_served("init_producer_id request", version)
     try:
         m, at = _read_Request(view, 0, version, [ARRAY_ITEMS_MAX])
@@ -112,7 +90,7 @@ def decode_request(view: memoryview, version: int) -> Request:
 
 
 def encode_request(m: Request, version: int) -> list[Part]:
-    if not 0 <= version <= 6:
+    if not 0 <= version <= 5:
         raise not_served("init_producer_id request", version)
     out = bytearray()
     _write_Request(out, m, version)
@@ -120,7 +98,7 @@ def encode_request(m: Request, version: int) -> list[Part]:
 
 
 def decode_response(view: memoryview, version: int) -> Response:
-    if not 0 <= version <= 6:
+    if not 0 <= version <= 5:
         raise not_served("init_producer_id response", version)
     try:
         m, at = _read_Response(view, 0, version, [ARRAY_ITEMS_MAX])
@@ -132,7 +110,7 @@ def decode_response(view: memoryview, version: int) -> Response:
 
 
 def encode_response(m: Response, version: int) -> list[Part]:
-    if not 0 <= version <= 6:
+    if not 0 <= version <= 5:
         raise not_served("init_producer_id response", version)
     out = bytearray()
     _write_Response(out, m, version)
