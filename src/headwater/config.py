@@ -113,7 +113,8 @@ def _parse(name: str, raw: Any, kind: type, source: str) -> Any:
 
 FORMAT_VERSION = 1  # of the data directory; in FORMAT, in meta.db and in the header of each file that is ours alone
 BATCHES_REMEMBERED = 5  # per producer and partition: what Kafka promises a client with five requests in flight
-ARRAY_ITEMS_MAX = 1_000_000  # in one request; far more than any client sends, far less than memory
+ARRAY_ITEMS_MAX = 100_000  # in one request; more than any client sends, and what answers it holds the loop 1 s at most
+ANSWERED_AT_ONCE = 100  # items of one long request; then others are served before it goes on
 PARTITIONS_MAX = 10_000  # per stream; Kafka has no limit, a typing error should meet one
 TIMESTAMP_AHEAD_MAX_MS = 3_600_000  # Kafka's message.timestamp.after.max.ms: a wrong clock must not pin retention
 INFLATED_BYTES_MAX = 128 * 1024**2  # what one compressed batch may become in a reader

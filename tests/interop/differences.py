@@ -32,6 +32,7 @@ DIFFERENCES: list[tuple[str, str, str, str]] = [
     ("metadata", "some by id v*", "topics", "by id and by name in one request: each is answered"),
     ("create_topics", "*", "topic_id", _NOT_MADE),
     ("delete_topics", "by name and by id", "responses", "the one deletes the stream, the other does not find it"),
+    ("describe_configs", "twice", "results", "answered once: an answer is a hundred times as long as its question"),
     ("cursors", "a generation in an unknown group", "error_code",
      "UNKNOWN_MEMBER_ID, at which a member joins again: groups are not kept over a restart"),
 ]  # fmt: skip

@@ -8,6 +8,8 @@ Its groups are told, so that a member's late commit does not reach a stream that
 
 from __future__ import annotations
 
+from collections import Counter
+
 from headwater.broker.context import Context
 from headwater.errors import InvalidRequest, UnknownStream, UnknownStreamId, WireError
 from headwater.model import StreamId, StreamName
@@ -24,11 +26,12 @@ async def handle(request: Request, context: Context) -> Response:
     )
     said = [(one.name, one.topic_id) for one in asked]
     responses = []
-    for one in dict.fromkeys(said):
+    counts = Counter(said)
+    for one in counts:
         result = DeletableTopicResult(name=one[0], topic_id=one[1])
         responses.append(result)
         try:
-            if said.count(one) > 1:
+            if counts[one] > 1:
                 raise InvalidRequest("the stream is named more than once in this request")
             await _delete(result, context)
         except WireError as why:

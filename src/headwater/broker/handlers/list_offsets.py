@@ -12,7 +12,10 @@ levels end at the same offset.
 
 from __future__ import annotations
 
+import asyncio
+
 from headwater.broker.context import Context
+from headwater.config import ANSWERED_AT_ONCE
 from headwater.errors import UnsupportedVersion, WireError
 from headwater.log import Partition
 from headwater.meta import StreamEntry
@@ -33,7 +36,11 @@ async def handle(request: Request, context: Context) -> Response:
     response = Response()
     for topic in request.topics:
         entry = context.broker.store.stream(topic.name)
-        partitions = [await _one(entry, asked, context) for asked in topic.partitions]
+        partitions = []
+        for number, asked in enumerate(topic.partitions, 1):
+            if number % ANSWERED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            partitions.append(await _one(entry, asked, context))
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return response
 

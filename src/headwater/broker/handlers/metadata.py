@@ -12,11 +12,13 @@ so is told at once, with its leader. Authorized operations are never told: there
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 
 from headwater.broker.context import Context
 from headwater.broker.server import NODE_ID
+from headwater.config import ANSWERED_AT_ONCE
 from headwater.errors import InvalidRequest, StreamExists, UnknownStream, UnknownStreamId, WireError
 from headwater.meta import StreamEntry
 from headwater.model import StreamId, stream_name
@@ -50,7 +52,9 @@ async def handle(request: Request, context: Context) -> Response:
     else:
         if context.version < BY_ID_FROM and any(one.name is None or one.topic_id != NO_ID for one in wanted):
             return _refusal(wanted)
-        for topic in {(one.name, one.topic_id): one for one in wanted}.values():
+        for number, topic in enumerate({(one.name, one.topic_id): one for one in wanted}.values(), 1):
+            if number % ANSWERED_AT_ONCE == 0:
+                await asyncio.sleep(0)
             response.topics.append(await _one(topic, context, may_create=request.allow_auto_topic_creation))
     return response
 
