@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -119,51 +119,66 @@ def _offset_of(letter: Letter) -> int:
 
 
 class _Files:
-    """The open files of one table: one per day, since a file belongs to one partition of the table."""
+    """The files of one table: one per day, since a file belongs to one partition of the table.
+
+    Publishers choose timestamps, and a backfill has one for every day of years. So batches are held as they come, and
+    split by day only when there are enough of them for a row group: one file per day and group, not per day and chunk.
+    """
 
     def __init__(self, target: Target, place: Place, attempt: str) -> None:
         self._target, self._place, self._attempt = target, place, attempt
+        self._pending: list[pa.RecordBatch] = []
+        self._marks: list[_Mark] = []  # of the records that are pending
+        self._pending_bytes = 0
         self._open: dict[int | None, _File] = {}
         self._written: list[Written] = []
-        self._started: list[_File] = []
+        self._paths: list[str] = []  # of all files begun
 
     def add(self, batch: pa.RecordBatch, records: Sequence[Polled], trim: int) -> None:
         """Adds a batch, of which `records` are the records, without those before offset `trim`."""
         skip = sum(1 for one in records if one.offset < trim) if records and records[0].offset < trim else 0
         batch, records = batch.slice(skip), records[skip:]
-        for day, part, of_part in self._by_day(batch, records):
-            self._file(day, of_part[0].offset).add(part, of_part)
-        pending = [one for one in self._open.values() if one.pending_bytes]
-        if sum(one.pending_bytes for one in pending) >= config.LAND_GROUP_BYTES:
-            for one in pending:
-                one.write_group()
+        if not records:
+            return
+        self._pending.append(batch)
+        self._marks += [_Mark(self._day(one), one.offset, one.epoch) for one in records]
+        self._pending_bytes += batch.nbytes
+        if len(self._marks) >= config.LAND_GROUP_RECORDS or self._pending_bytes >= config.LAND_GROUP_BYTES:
+            self._write_groups()
 
     def close(self) -> list[Written]:
+        self._write_groups()
         for one in self._open.values():
             self._written.append(one.close())
         self._open = {}
         return self._written
 
     def abandon(self) -> None:
-        for one in self._started:
+        """Gives the files up: what is on the disk already is named by nobody."""
+        for one in self._open.values():
             one.abandon()
+        for path in self._paths:
+            with suppress(OSError):
+                _file_io(tuple(sorted(self._target.io.items())), self._target.location).delete(path)
 
-    def _by_day(
-        self, batch: pa.RecordBatch, records: Sequence[Polled]
-    ) -> Iterable[tuple[int | None, pa.RecordBatch, Sequence[Polled]]]:
-        if not records:
+    def _day(self, record: Polled) -> int | None:
+        return timestamp_ms_of(record) // _DAY_MS if self._target.by_day else None
+
+    def _write_groups(self) -> None:
+        """What is pending, as one row group for each day that is in it."""
+        if not self._pending:
             return
-        if not self._target.by_day:
-            yield None, batch, records
-            return
-        days: dict[int, list[int]] = {}
-        for at, one in enumerate(records):
-            days.setdefault(timestamp_ms_of(one) // _DAY_MS, []).append(at)
-        if len(days) == 1:
-            yield next(iter(days)), batch, records
-            return
+        table, marks = pa.Table.from_batches(self._pending, self._target.arrow_schema), self._marks
+        self._pending, self._marks, self._pending_bytes = [], [], 0
+        days: dict[int | None, list[int]] = {}
+        for at, mark in enumerate(marks):
+            days.setdefault(mark.day, []).append(at)
+        if len(days) > 1:  # each day's lines side by side, in their order
+            table = table.combine_chunks().take(pa.array([at for places in days.values() for at in places]))
+        first = 0
         for day, places in days.items():
-            yield day, batch.take(pa.array(places)), [records[at] for at in places]
+            self._file(day, marks[places[0]].offset).write(table.slice(first, len(places)), marks[places[-1]])
+            first += len(places)
 
     def _file(self, day: int | None, first_offset: int) -> _File:
         found = self._open.pop(day, None)
@@ -171,24 +186,29 @@ class _Files:
             while len(self._open) >= config.LAND_DAYS_OPEN_MAX:
                 oldest = next(iter(self._open))
                 self._written.append(self._open.pop(oldest).close())
-            name = f"{self._place.stream_id[:8]}-{self._place.partition}-{first_offset}-{len(self._started)}.parquet"
+            name = f"{self._place.stream_id[:8]}-{self._place.partition}-{first_offset}-{len(self._paths)}.parquet"
             path = f"{self._target.location}/data/{self._attempt}/{name}"
+            self._paths.append(path)
             found = _File(self._target, self._place, path, day, first_offset)
-            self._started.append(found)
         self._open[day] = found  # the dictionary's order is that of use: the first is the one to close
         return found
 
 
+class _Mark(NamedTuple):
+    """What is remembered of a record that is pending; its values are in Arrow's hands."""
+
+    day: int | None
+    offset: int
+    epoch: int
+
+
 class _File:
-    """One Parquet file under way: batches are held until they make a row group."""
+    """One Parquet file under way. (Its writer holds a megabyte, closed or not: let go of it when it is closed.)"""
 
     def __init__(self, target: Target, place: Place, path: str, day: int | None, first_offset: int) -> None:
         self._target, self._place, self._path, self._day = target, place, path, day
         self._first_offset = first_offset
-        self._last: Polled | None = None
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_records = 0
-        self.pending_bytes = 0
+        self._last: _Mark | None = None
         self._output = _file_io(tuple(sorted(target.io.items())), target.location).new_output(path)
         self._stream = self._output.create()
         schema = target.arrow_schema
@@ -204,22 +224,12 @@ class _File:
             ),
         )
 
-    def add(self, batch: pa.RecordBatch, records: Sequence[Polled]) -> None:
-        self._pending.append(batch)
-        self._pending_records += len(records)
-        self.pending_bytes += batch.nbytes
-        self._last = records[-1]
-        if self._pending_records >= config.LAND_GROUP_RECORDS:
-            self.write_group()
-
-    def write_group(self) -> None:
-        table = pa.Table.from_batches(self._pending, self._target.arrow_schema)
+    def write(self, table: pa.Table, last: _Mark) -> None:
+        """Adds a row group, of which `last` is the last record."""
         self._writer.write_table(table, row_group_size=len(table))
-        self._pending, self._pending_records, self.pending_bytes = [], 0, 0
+        self._last = last
 
     def close(self) -> Written:
-        if self._pending:
-            self.write_group()
         self._writer.close()
         footer = self._writer.writer.metadata
         size_bytes = self._stream.tell()
@@ -241,13 +251,10 @@ class _File:
         )
 
     def abandon(self) -> None:
-        """Gives the file up: what is on the disk already is named by nobody."""
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
         with suppress(OSError, pa.ArrowException):
             self._stream.close()
-        with suppress(OSError):
-            _file_io(tuple(sorted(self._target.io.items())), self._target.location).delete(self._path)
 
 
 def _statistics(target: Target, footer: Any) -> dict[str, Any]:

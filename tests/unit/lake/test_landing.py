@@ -242,6 +242,19 @@ def test_a_file_per_day(lake, monkeypatch):
     assert sorted(scan.to_arrow().column("id").to_pylist()) == ["0", "1", "3", "5", "7"]
 
 
+def test_a_backfill_of_many_days_makes_a_file_per_day(lake, monkeypatch):
+    """Timestamps that jump between hundreds of days, chunk after chunk, leave a file per day, not per day and chunk."""
+    monkeypatch.setattr(config, "LAND_DAYS_OPEN_MAX", 2)
+    batch = [Polled(at, b'{"id": "%d"}' % at, timestamp_ms=at * 37 % 200 * DAY_MS) for at in range(1000)]
+    chunks = [batch[at : at + 100] for at in range(0, 1000, 100)]
+    written = write_range((lake.table, lake.dead), lake.judge, place(), chunks, {}, "attempt")
+    assert len(written) == 200
+    for file in written:
+        offsets = pq.ParquetFile(file.path.removeprefix("file://")).read().column("_offset").to_pylist()
+        assert offsets == [one.offset for one in batch if one.timestamp_ms // DAY_MS == file.day]
+        assert (file.first_offset, file.last_offset) == (offsets[0], offsets[-1])
+
+
 def test_memory_is_bounded(lake, monkeypatch):
     """A range of any size is written in row groups of a limited size."""
     monkeypatch.setattr(config, "LAND_GROUP_RECORDS", 100)
