@@ -41,7 +41,7 @@ class Settings:
     frame_bytes_max: int = _setting(100 * 1024**2, "bytes", "Kafka's socket.request.max.bytes: one request")
     connections_max: int = _setting(10_000, "connections", "each costs a descriptor and some 40 KiB")
     buffered_bytes_max: int = _setting(
-        512 * 1024**2, "bytes", "requests read and answers unsent, over all connections; then reading pauses"
+        512 * 1024**2, "bytes", "requests read and answers unsent, over all connections; a quarter more for requests up to 4 MiB"
     )
     send_buffer_bytes: int = _setting(102_400, "bytes", "Kafka's socket.send.buffer.bytes: larger ones were slower (measured)")
     idle_ms: int = _setting(600_000, "ms", "Kafka's connections.max.idle.ms")
@@ -154,6 +154,8 @@ PARTIAL_BYTES = 4096  # least buffer of a request that did not arrive whole
 MAPPED_BYTES_MIN = 4 * 1024**2  # request buffers from here on are mapped: memory is touched as bytes arrive, not before
 FRAME_GRACE_SECONDS = 30  # a request that has begun is given this long without any question
 FRAME_BYTES_PER_SECOND_MIN = 10_000  # and must have come at this rate from then on, else its connection closes
+CONTENDED_GRACE_SECONDS = 2  # while others wait for room, a request that was given some has to come within this
+CONTENDED_BYTES_PER_SECOND_MIN = 1024**2  # or at this rate: else it is one that only announced itself
 ANSWERS_WAITING_MAX = 1_000  # requests of one connection in hand; then it is read no further
 GATHER_BYTES_MAX = 8 * 1024**2  # received in one turn of the loop; then what was gathered is written at once
 GATHERED_BYTES = 256 * 1024  # of bytes and short ranges that are sent in one piece; so much of them lies in memory

@@ -22,6 +22,8 @@ from headwater.broker.inbox import Inbox
 from headwater.broker.outbox import Outbox
 from headwater.config import (
     ANSWERS_WAITING_MAX,
+    CONTENDED_BYTES_PER_SECOND_MIN,
+    CONTENDED_GRACE_SECONDS,
     FRAME_BYTES_PER_SECOND_MIN,
     FRAME_GRACE_SECONDS,
     RECEIVE_BYTES,
@@ -184,9 +186,10 @@ class Connection:
     def _make_room(self, need: int) -> None:
         """A larger buffer, as soon as the budget of all connections has room for it."""
         want = need if need > RECEIVE_BYTES else 0
-        if want <= self._held:
-            self._broker.budget.give(self._held - want)
-        elif not self._broker.budget.take(want - self._held, self._room_was_made):
+        broker = self._broker
+        broker.budget_for(self._held).give(self._held)  # of the old buffer, from which what is left is taken out
+        self._held = 0
+        if want and not broker.budget_for(want).take(want, self._room_was_made):
             self.waits_for_room = True
             self._inbox.grow(self._inbox.left)
             return
@@ -271,11 +274,17 @@ class Connection:
         beyond = now - self.partial_since - FRAME_GRACE_SECONDS
         return beyond > 0 and self._inbox.left < beyond * FRAME_BYTES_PER_SECOND_MIN
 
+    def hoards(self, now: float) -> bool:
+        """It was given room that others wait for, and does not fill it."""
+        began = now - self.partial_since
+        slow = self._inbox.left < began * CONTENDED_BYTES_PER_SECOND_MIN
+        return bool(self._held and self.partial_since) and began > CONTENDED_GRACE_SECONDS and slow
+
     def rest(self) -> None:
         """Nothing came for a while: the large buffer goes back."""
         if self._held and not self._inbox.left:
             self._inbox.rest()
-            self._broker.budget.give(self._held)
+            self._broker.budget_for(self._held).give(self._held)
             self._held = 0
 
     def close(self, why: Exception | None) -> None:
@@ -287,11 +296,13 @@ class Connection:
             self._broker.loop.remove_writer(self.fd)
         self._socket.close()
         self._outbox.clear()
-        budget = self._broker.budget
+        broker = self._broker
         if self.waits_for_room:
-            budget.forget(self._room_was_made)
+            broker.budget.forget(self._room_was_made)
+            broker.budget_of_small.forget(self._room_was_made)
         if self._held or self._owed:
-            budget.give(self._held + self._owed)
+            broker.budget_for(self._held).give(self._held)
+            broker.budget.give(self._owed)
             self._held = self._owed = 0
         replies, self._replies = self._replies, deque()
         for reply in replies:

@@ -23,7 +23,7 @@ from headwater.broker.group_shell import GroupShell
 from headwater.broker.limits import Arena, Budget
 from headwater.broker.listener import Listener
 from headwater.broker.waiting import Waiting
-from headwater.config import OPEN_THREADS, SWEEP_SECONDS, Settings
+from headwater.config import MAPPED_BYTES_MIN, OPEN_THREADS, SWEEP_SECONDS, Settings
 from headwater.errors import (
     FencedLeaderEpoch,
     PeerError,
@@ -56,6 +56,7 @@ class Broker:
         self.store, self.settings = store, settings
         self.arena = Arena()
         self.budget = Budget(settings.buffered_bytes_max)
+        self.budget_of_small = Budget(settings.buffered_bytes_max // 4)  # beside it: see budget_for
         self.connections: set[Connection] = set()
         self.dawdlers: set[Connection] = set()  # those with a request that has begun and not arrived
         self.waiting = Waiting(self)
@@ -134,10 +135,11 @@ class Broker:
     def _sweep(self) -> None:
         """Looks over the connections: who dawdles or idles is closed, who rests gives memory back."""
         now = self.now = time.monotonic()
+        contended = self.budget.waiting_count or self.budget_of_small.waiting_count
         for connection in list(self.dawdlers):
             if not connection.partial_since:
                 self.dawdlers.discard(connection)
-            elif connection.dawdles(now):
+            elif connection.dawdles(now) or (contended and connection.hoards(now)):
                 connection.close(ProtocolError("a request came too slowly"))
         for connection in list(self.connections):
             quiet = now - connection.active_at
@@ -146,6 +148,10 @@ class Broker:
                 if quiet * 1000 > self.settings.idle_ms and not connection.awaits_answer:
                     connection.close(None)
         self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def budget_for(self, count: int) -> Budget:
+        """Requests of a usual size have room of their own: who announces large ones does not stand in their way."""
+        return self.budget if count > MAPPED_BYTES_MIN else self.budget_of_small
 
     def _close_the_idle(self) -> bool:
         """Whether some are left that still wait for an answer."""
@@ -233,7 +239,7 @@ class Broker:
             "requests": self.dispatch.request_count,
             "turns": self.gather.turn_count,
             "shares": self.gather.share_count,
-            "buffered_bytes": self.budget.taken,
-            "waiting_for_room": self.budget.waiting_count,
+            "buffered_bytes": self.budget.taken + self.budget_of_small.taken,
+            "waiting_for_room": self.budget.waiting_count + self.budget_of_small.waiting_count,
             "waiting_polls": self.waiting.waiting_count,
         }
