@@ -274,6 +274,13 @@ class Connection:
         beyond = now - self.partial_since - FRAME_GRACE_SECONDS
         return beyond > 0 and self._inbox.left < beyond * FRAME_BYTES_PER_SECOND_MIN
 
+    def was_reset(self) -> bool:
+        """Asks the socket. Uvloop tells of a reset once, with the data that came before it if there are some.
+
+        Whoever has only read those is not told again, and would keep the connection until it is idle for too long.
+        """
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
+
     def hoards(self, now: float) -> bool:
         """It was given room that others wait for, and does not fill it."""
         began = now - self.partial_since

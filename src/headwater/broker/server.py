@@ -143,6 +143,8 @@ class Broker:
                 connection.close(ProtocolError("a request came too slowly"))
         for connection in list(self.connections):
             quiet = now - connection.active_at
+            if quiet < 3 * SWEEP_SECONDS and connection.was_reset():
+                connection.close(None)
             if quiet > REST_SECONDS:
                 connection.rest()
                 if quiet * 1000 > self.settings.idle_ms and not connection.awaits_answer:

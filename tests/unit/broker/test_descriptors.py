@@ -4,6 +4,7 @@ import contextlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.raw_client import Raw, batch_of
+from bench.raw_client import Raw, batch_of, produce_frame
 from tests.unit.broker.conftest import create, eventually, produce, publish
 
 LIMIT = 256
 
 
 @pytest.fixture
-def address(tmp_path: Path) -> Iterator[str]:
+def started(tmp_path: Path) -> Iterator[tuple[str, int]]:
     """Of a broker that may have 256 open files."""
     process = subprocess.Popen(
         [
@@ -40,12 +41,17 @@ def address(tmp_path: Path) -> Iterator[str]:
         text=True,
     )
     assert process.stdout is not None
-    found = re.fullmatch(r"READY (\S+:\d+) pid=\d+\n", process.stdout.readline())
+    found = re.fullmatch(r"READY (\S+:\d+) pid=(\d+)\n", process.stdout.readline())
     assert found
-    yield found[1]
+    yield found[1], int(found[2])
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
     process.stdout.close()
+
+
+@pytest.fixture
+def address(started: tuple[str, int]) -> str:
+    return started[0]
 
 
 def written(raw: Raw, name: str, partitions: int) -> int:
@@ -85,3 +91,17 @@ def test_clients_leave_descriptors_for_flushes(address):
         stack.close()
         eventually(lambda: written(raw, "new", 3) == 3, "there is room again")
         assert publish(raw, "before", b"x") == 2
+
+
+def test_a_client_that_resets_its_connection_behind_its_last_bytes_is_noticed(started):
+    """Whatever those bytes were: a part of a request, or a whole one that wants no answer."""
+    address, pid = started
+    quiet = produce_frame("nowhere", 0, batch_of([b"x"]), acks=0)
+    host, _, port = address.rpartition(":")
+    before = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    for number in range(1000):
+        one = socket.create_connection((host, int(port)), 5)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.sendall(quiet[: 1 + number % 100])
+        one.close()
+    eventually(lambda: len(list(Path(f"/proc/{pid}/fd").iterdir())) <= before, "they are gone", 6)
