@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from headwater import config
-from headwater.errors import OperatorError, TableNotFound
+from headwater.errors import InvalidSetting, OperatorError, TableNotFound
 from headwater.lake.durable import make_directories
 
 NAME = "headwater"  # of the catalog in its own database; other engines must use the same
@@ -31,13 +31,14 @@ def open_catalog(properties: Mapping[str, str], directory: str | Path, *, create
     call in several processes at once.
     """
     from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NotInstalledError
 
     said = {name: str(value) for name, value in properties.items()}
     if "uri" not in said and "type" not in said:
         lake = Path(directory).resolve() / "lake"
         if not create and not (lake / "catalog.db").exists():
             raise TableNotFound(f"nothing has landed under {lake.parent}: headwater run lands streams in tables")
-        make_directories(lake / "warehouse")
+        patiently(lambda: make_directories(lake / "warehouse"), f"making {lake}")
         busy = config.CATALOG_BUSY_SECONDS
         said = {
             "type": "sql",
@@ -47,7 +48,12 @@ def open_catalog(properties: Mapping[str, str], directory: str | Path, *, create
             **said,
         }
     said = {"py-io-impl": FILE_IO, **said}
-    return patiently(lambda: load_catalog(NAME, **said), "opening the catalog")
+    try:
+        return patiently(lambda: load_catalog(NAME, **said), "opening the catalog")
+    except (ValueError, NotInstalledError) as error:
+        raise InvalidSetting(
+            f"[catalog] of headwater.toml: {error}: it takes pyiceberg's own keys, such as type, uri and warehouse"
+        ) from error
 
 
 def ensure_namespace(catalog: Any, namespace: str) -> None:
@@ -94,6 +100,10 @@ def patiently(action: Callable[[], T], what: str) -> T:
         try:
             return action()
         except Exception as error:
+            if is_out_of_reach(error):
+                raise OperatorError(
+                    f"{what}: {_first_line(error)}: mend that, or let [catalog] of headwater.toml name another place"
+                ) from error
             if not is_busy(error):
                 raise
             if time.monotonic() > deadline:
@@ -113,6 +123,19 @@ def is_busy(error: BaseException) -> bool:
     if isinstance(error, OperationalError):
         return "locked" in text or "already exists" in text
     return isinstance(error, IntegrityError) and "iceberg_namespace_properties" in text
+
+
+def is_out_of_reach(error: BaseException) -> bool:
+    """Whether the database, the server or the disk below the catalog failed, and trying again will not help."""
+    from pyiceberg.exceptions import RESTError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return isinstance(error, OSError | RESTError | SQLAlchemyError) and not is_busy(error)
+
+
+def _first_line(error: BaseException) -> str:
+    """SQLAlchemy adds a link to its manual, and others what was sent."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _location(path: Path) -> str:

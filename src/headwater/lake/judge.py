@@ -53,7 +53,7 @@ class Letter:
         return cls(
             record=record,
             error_type=type(error).__name__,
-            error_message=_bounded(str(error)),
+            error_message=_bounded("\n".join([str(error), *getattr(error, "__notes__", ())])),
             error_stack=_stack(error),
             failed_at=datetime.now(UTC),
         )
@@ -110,7 +110,11 @@ class Judge:
             taken = list(take(value))
             for at, convert in converts:
                 if taken[at] is not None:
-                    taken[at] = convert(taken[at])
+                    try:
+                        taken[at] = convert(taken[at])
+                    except Exception as error:
+                        error.add_note(f"{names[at]}: the column holds {self.columns[at].type}")
+                        raise
             return tuple(taken)
 
         return take_and_convert if converts else take

@@ -95,7 +95,11 @@ def _array(field: pa.Field, column: Column, values: Sequence[Any]) -> pa.Array:
                     raise NotOfColumn(
                         f"{column.name}: the column holds {column.type}, and the value is {kind.__name__}"
                     )
-    array = pa.array(values, field.type)
+    try:
+        array = pa.array(values, field.type)
+    except REFUSALS as error:  # Arrow does not know whose value it was
+        error.add_note(f"{column.name}: the column holds {column.type}")
+        raise
     if column.required and array.null_count:
         raise NotOfColumn(f"{column.name} is None, which its type does not allow")
     return array

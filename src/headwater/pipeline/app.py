@@ -93,6 +93,7 @@ def run(
     program = load_program(path, name)
     home, catalog = settled(data)
     directory = home / "pipelines" / program.name
+    tables = open_catalog(catalog, home)  # first: what is wrong with it is told at once, and not after Spark's start
     with (
         only_one(directory, program.name),
         stopped_by_signals() as stop,
@@ -100,7 +101,6 @@ def run(
         Attachment(server, kafka or {}, home) as attached,
     ):
         attached.create(program.streams)
-        tables = open_catalog(catalog, home)
         targets = {str(stream.name): ensure_targets(tables, stream) for stream in program.streams}
         running = Run(program, attached, tables, targets, spark, directory, stop=stop, say=say or _silent)
         return running.until_done(once=once)

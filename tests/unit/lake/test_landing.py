@@ -124,6 +124,7 @@ class Odd(BaseModel):
     n: int
     text: str = ""
     inner: list[Line] = []
+    at: datetime | None = None
 
     @field_validator("text")
     @classmethod
@@ -141,26 +142,28 @@ class Odd(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("value", "error"),
+    ("value", "error", "said"),
     [
-        ({"n": 2**63}, "OverflowError"),
-        ({"n": -(2**70)}, "OverflowError"),
-        ({"n": 1.5}, "NotOfColumn"),
-        ({"n": 1, "text": "raise"}, "RuntimeError"),
-        ({"n": 1, "text": "none"}, "NotOfColumn"),
-        ({"n": 1, "text": "bytes"}, "NotOfColumn"),
-        ({"n": 1, "text": "surrogate"}, "UnicodeEncodeError"),
-        ({"n": 1, "inner": [{"sku": "a", "count": 2**64}]}, "OverflowError"),
+        ({"n": 2**63}, "OverflowError", "n: the column holds long"),
+        ({"n": -(2**70)}, "OverflowError", "n: the column holds long"),
+        ({"n": 1.5}, "NotOfColumn", "n: the column holds long"),
+        ({"n": 1, "text": "raise"}, "RuntimeError", "no no no"),
+        ({"n": 1, "text": "none"}, "NotOfColumn", "text is None"),
+        ({"n": 1, "text": "bytes"}, "NotOfColumn", "text: the column holds string"),
+        ({"n": 1, "text": "surrogate"}, "UnicodeEncodeError", "text: the column holds string"),
+        ({"n": 1, "inner": [{"sku": "a", "count": 2**64}]}, "OverflowError", "inner: the column holds list"),
+        ({"n": 1, "at": "0001-01-01T00:00:00+14:00"}, "OverflowError", "at: the column holds timestamptz"),
     ],
 )
-def test_what_no_column_holds_is_a_dead_letter(tmp_path, value, error):
-    """A value that passes the model and no column becomes a dead letter; its neighbours land."""
+def test_what_no_column_holds_is_a_dead_letter(tmp_path, value, error, said):
+    """A value that passes the model and no column becomes a dead letter that names it; its neighbours land."""
     lake = Lake(tmp_path, Stream[Odd]("odd", destination=Table[Odd]("odd")))
     raw = [b'{"n": 1}', json.dumps(value).encode(), b'{"n": 2}']
     lake.land([Polled(at, one) for at, one in enumerate(raw)])
     assert [line["n"] for line in lake.lines(lake.table)] == [1, 2]
     (letter,) = lake.lines(lake.dead)
     assert (letter["_offset"], letter["_value"], letter["error_type"]) == (1, raw[1], error)
+    assert said in letter["error_message"]
     assert len(letter["error_message"]) <= config.LAND_ERROR_CHARS_MAX
     if error == "RuntimeError":
         assert "test_landing.py" in letter["error_stack"]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from headwater.errors import LandingRefused, ModelNotSupported, TableNotFound
+from headwater.errors import LandingRefused, ModelNotSupported, OperatorError, TableNotFound
 from headwater.lake import ensure_targets, open_catalog
 from headwater.lake.catalog import load_table
 from headwater.lake.tables import dead_letters_name
@@ -148,6 +148,27 @@ def test_a_busy_catalog_is_waited_for(lake):
     letting_go.join()
     held.close()
     assert lake.token(lake.table).end == 3
+
+
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ({"type": "sqll"}, r"\[catalog\] of headwater.toml: 'sqll' is not .*: it takes pyiceberg's own keys"),
+        ({"uri": "nonsense"}, r"\[catalog\] of headwater.toml: Could not infer .*: it takes pyiceberg's own keys"),
+        (
+            {"uri": "sqlite:////proc/none/x.db", "warehouse": "x"},
+            "opening the catalog: .*unable to open database file: ",
+        ),
+        ({"type": "rest", "uri": "http://127.0.0.1:1"}, "opening the catalog: .*Connection refused.*: mend that"),
+        ({}, "making .*/lake: .*Not a directory.*: mend that, or let .catalog. of headwater.toml name another place"),
+    ],
+)
+def test_a_catalog_that_cannot_be_opened_says_why(tmp_path, properties, said):
+    """A wrong key, a server that is away, a disk that refuses: one line each, and not the trace of a library."""
+    (tmp_path / "lake").touch()
+    with pytest.raises(OperatorError, match=said) as failed:
+        open_catalog(properties, tmp_path)
+    assert "\n" not in str(failed.value)
 
 
 def test_catalog_properties_pass_through(tmp_path):
