@@ -41,9 +41,13 @@ class Settings:
     frame_bytes_max: int = _setting(100 * 1024**2, "bytes", "Kafka's socket.request.max.bytes: one request")
     connections_max: int = _setting(10_000, "connections", "each costs a descriptor and some 40 KiB")
     buffered_bytes_max: int = _setting(
-        512 * 1024**2, "bytes", "requests read and answers unsent, over all connections; a quarter more for requests up to 4 MiB"
+        512 * 1024**2,
+        "bytes",
+        "requests read and answers unsent, over all connections; a quarter more for requests up to 4 MiB",
     )
-    send_buffer_bytes: int = _setting(102_400, "bytes", "Kafka's socket.send.buffer.bytes: larger ones were slower (measured)")
+    send_buffer_bytes: int = _setting(
+        102_400, "bytes", "Kafka's socket.send.buffer.bytes: larger ones were slower (measured)"
+    )
     idle_ms: int = _setting(600_000, "ms", "Kafka's connections.max.idle.ms")
     session_timeout_min_ms: int = _setting(1_000, "ms", "group.min.session.timeout.ms; short enough for tests")
     session_timeout_max_ms: int = _setting(1_800_000, "ms", "Kafka's group.max.session.timeout.ms")
@@ -163,7 +167,9 @@ SENDFILE_BYTES_MIN = 16 * 1024  # a shorter range is read and sent with its head
 ACCEPTS_PER_TURN = 64  # new connections taken before others are served again
 ACCEPT_PAUSE_SECONDS = 0.5  # without descriptors left: connections wait in the kernel meanwhile
 DESCRIPTORS_FOR_CLIENTS = 64  # log files do not take these, so that who is new can still be served
-DESCRIPTORS_FOR_FLUSHES = 16  # nor clients these: a directory that cannot be opened cannot be flushed, which fails its log
+DESCRIPTORS_FOR_FLUSHES = (
+    16  # nor clients these: a directory that cannot be opened cannot be flushed, which fails its log
+)
 LISTEN_BACKLOG = 1_024  # connections the kernel holds until they are taken
 SWEEP_SECONDS = 1.0  # how often connections are looked over for those that idle or dawdle
 OPEN_THREADS = 4  # partitions that may be recovered at the same time, beside the loop

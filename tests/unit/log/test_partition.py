@@ -36,7 +36,8 @@ def test_nothing_is_made_before_the_first_append(disk, idle) -> None:
     assert (partition.start, partition.end, partition.last_epoch, partition.size_bytes) == (0, 0, -1, 0)
     assert partition.find_timestamp(0) is None
     assert partition.max_timestamp() is None
-    assert partition.epoch_end(0) == (-1, -1)
+    assert partition.epoch_end(0) == (0, 0)  # it has begun, and wrote nothing
+    assert partition.epoch_end(1) == (-1, -1)
     partition.close()
     assert disk.names("") == []
 
