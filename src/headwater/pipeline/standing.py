@@ -77,9 +77,8 @@ def _probed(client: Mapping[str, Any], landing: StreamLanding) -> dict[tuple[int
     def ask(one: tuple[int, Landed]) -> Standing:
         index, token = one
         if token.epoch < 0:  # nothing but gaps was landed so far: nothing can be landed twice
-            return Standing(
-                kind="cut", offset=min(token.end, landing.starts[index].end if index in landing.starts else 0)
-            )
+            start = landing.starts[index].end if index in landing.starts else 0
+            return Standing(kind="prefix gone" if start > token.end else "cut", offset=start)
         return probe(client, landing.name, index, token.end, token.epoch)
 
     with ThreadPoolExecutor(LAND_PROBES_AT_ONCE, thread_name_prefix="probe") as pool:
@@ -98,7 +97,8 @@ def _corrected(
         if standing.offset == token.end:
             continue
         moves[landing.place(index)] = Advance(seen=token, to=Landed(end=standing.offset, epoch=token.epoch))
-        said.append(Moved(table=target.table, stream=landing.name, partition=index, token=token, standing=standing))
+        if token.epoch >= 0 or standing.kind == "prefix gone":  # a token of gaps alone goes back without any loss
+            said.append(Moved(table=target.table, stream=landing.name, partition=index, token=token, standing=standing))
     if moves:
         move(catalog, target, moves)
         tokens.update({place.partition: advance.to for place, advance in moves.items()})

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from headwater import testing
 from headwater.lake import Advance, Landed, Place, ensure_targets, landed, move, open_catalog
 from headwater.pipeline.landing import StreamLanding
-from headwater.pipeline.standing import Moved, held_against_the_log
+from headwater.pipeline.standing import Moved, _corrected, _probed, held_against_the_log
 from headwater.sdk.declare import Stream, Table
 from headwater.sdk.ranges import RangeAdmin, read_range
 
@@ -100,8 +100,26 @@ def test_a_token_beyond_the_log_goes_back_to_the_cut(held: Held) -> None:
 def test_a_token_that_has_landed_gaps_alone_begins_anew(held: Held) -> None:
     """It has no epoch to ask for; and where no record was landed, none can be landed twice."""
     held.set_token(0, Landed(end=10, epoch=-1))
-    landing, _ = held.hold()
+    landing, moved = held.hold()
     assert landing.stands(held.targets[0].table, 0).end == 0
+    assert moved == []  # nothing was cut
+
+
+def test_a_token_of_gaps_alone_goes_forward_over_a_beginning_that_is_gone(held: Held) -> None:
+    """Retention took the gaps and more: landing goes on where the log begins now, instead of failing before it."""
+    held.set_token(0, Landed(end=10, epoch=-1))
+    tokens = {held.targets[0].table: {0: Landed(end=10, epoch=-1)}}
+    landing = StreamLanding(
+        name=held.name,
+        stream_id=held.facts.stream_id,
+        targets=held.targets[:1],
+        model=Order,
+        tokens=tokens,
+        starts={0: Landed(end=20, epoch=-1)},
+    )
+    (moved,) = _corrected(held.catalog, held.targets[0], landing, _probed(held.client, landing))
+    assert "begins at offset 20" in str(moved)
+    assert held.token(0) == landing.position(0) == Landed(end=20, epoch=-1)
 
 
 def test_tokens_of_a_stream_that_had_the_name_before_are_not_looked_at(held: Held) -> None:
