@@ -29,6 +29,10 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 def stream_name(text: str) -> StreamName:
     """`text` as a stream's name, or an error that says which rule it breaks."""
+    if not isinstance(text, str):
+        raise InvalidStreamName(
+            f"a stream's name is a str, not {text!r:.200}: give it 1 to 249 characters of A-Za-z0-9._-"
+        )
     if not text:
         raise InvalidStreamName("a stream's name is empty: give it 1 to 249 characters of A-Za-z0-9._-")
     if text in {".", ".."}:

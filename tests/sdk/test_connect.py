@@ -7,7 +7,7 @@ import pytest
 
 import headwater
 from headwater import Stream
-from headwater.errors import ConnectionFailed, InvalidOption, NotConnected
+from headwater.errors import ConnectionFailed, InvalidOption, InvalidSetting, NotConnected
 
 
 async def test_a_stream_without_a_client_says_so(name):
@@ -86,3 +86,31 @@ async def test_a_client_is_opened_once(address):
     with pytest.raises(NotConnected, match="make a new one"):
         async with client:
             pass
+
+
+@pytest.mark.parametrize(
+    "kafka",
+    [{"security.protocol": "nope"}, {"security.protocol": "SSL", "ssl.ca.location": "/nowhere"}, {"error_cb": 5},
+     {"client.id": "\ud800"}, {"client.id": "a\0b"}, {"socket.timeout.ms": "soon"}],
+)  # fmt: skip
+async def test_options_that_make_no_client_are_refused(address, kafka):
+    """What the library refuses, and what would crash it, is an error that names where to look."""
+    with pytest.raises(InvalidOption, match=r"kafka=\{"):
+        async with headwater.connect(address, kafka=kafka):
+            pass
+
+
+async def test_a_directory_that_cannot_be_one(tmp_path):
+    """A file where the data directory should be is an error that names it."""
+    file = tmp_path / "file"
+    file.touch()
+    for path in (file, file / "below"):
+        with pytest.raises(InvalidSetting, match="cannot be used"):
+            async with headwater.connect(data=path):
+                pass
+
+
+async def test_a_thread_without_a_loop_is_told_so(hw, name):
+    """A verb that is called where no loop runs at all says that the client is another's."""
+    with pytest.raises(NotConnected, match="another event loop"):
+        await asyncio.to_thread(Stream(name).records)

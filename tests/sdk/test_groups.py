@@ -10,6 +10,7 @@ from pydantic import BaseModel
 import headwater
 from headwater import Record, Stream
 from headwater.errors import IllegalGeneration, InvalidOption, InvalidValue, StreamNotFound
+from tests.sdk.live import until
 
 
 class Order(BaseModel):
@@ -249,3 +250,29 @@ async def test_closing_the_client_ends_its_readers(address, name):
         await reader.__aenter__()
         waiting = asyncio.create_task(reader.get())
     assert await asyncio.wait_for(waiting, 10) is None
+
+
+async def test_a_reader_may_end_after_its_client(address, name):
+    """A reader whose client was closed first closes without an error."""
+    async with headwater.connect(address) as client:
+        reader = (await filled(client, name, 1)).group(name).read()
+        await reader.__aenter__()
+    await reader.__aexit__(None, None, None)
+
+
+def test_a_group_has_a_name_that_travels():
+    """Text that the library would cut, or crash at, is refused by name."""
+    for wrong in ("", "a\0b", "\ud800", 5, None):
+        with pytest.raises(InvalidOption, match="cannot be called"):
+            Stream("s").group(wrong)  # type: ignore[arg-type]
+
+
+async def test_members_that_begin_at_the_end_at_once(hw, name):
+    """Many join a new group together, while it rebalances again and again: each record from then on, once."""
+    stream = await filled(hw, name, 8, partitions=8)
+    seen: list[str] = []
+    group = stream.group(name)
+    await asyncio.gather(*(group.subscribe(seen.append, start="end") for _ in range(5)))
+    await stream.publish_many([f"new-{n}" for n in range(40)])
+    await until(lambda: len(seen) >= 40)
+    assert sorted(seen) == sorted(f"new-{n}" for n in range(40))

@@ -9,7 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 import headwater
 from headwater import Key, Outgoing, Stream, murmur2
-from headwater.errors import InvalidOption, InvalidValue, PublishFailed, RecordTooLarge, StreamNotFound
+from headwater.errors import (
+    InvalidOption,
+    InvalidStreamName,
+    InvalidValue,
+    PublishFailed,
+    RecordTooLarge,
+    StreamNotFound,
+)
 
 
 class Order(BaseModel):
@@ -220,3 +227,30 @@ async def test_cancelling_forgets_the_wait_not_the_write(hw, name):
         await asyncio.sleep(0)
     task.cancel()
     assert (await stream.publish("2")).offset == 2
+
+
+async def test_arguments_that_cannot_travel_are_refused_in_words(hw, name):
+    """Keys, headers, times and functions of the wrong kind: an error of ours each, and nothing is published."""
+    stream = await Stream(name, partitions=1).create()
+    wrong: tuple[dict[str, Any], ...] = (
+        {"key": 5}, {"key": "\ud800"}, {"headers": 5}, {"headers": [1]}, {"headers": {"a": 5}}, {"headers": {"a": "\ud800"}},
+        {"headers": {"\udcff": "the library would crash"}}, {"headers": {"a\0b": "the library would cut it"}},
+        {"timestamp": "now"}, {"timestamp": datetime(1969, 1, 1, tzinfo=UTC)},
+    )  # fmt: skip
+    for given in wrong:
+        with pytest.raises(InvalidValue, match=name):
+            await stream.publish({}, **given)
+    with pytest.raises(InvalidValue, match="several values"):
+        await stream.publish_many(5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOption, match="partition_function raised KeyError"):
+        await Stream(name, partition_function=lambda value: value["no such"]).publish({})
+    assert (await stream.describe()).record_count == 0
+
+
+async def test_names_that_cannot_be_are_refused_in_words(hw):
+    """The client's own verbs check a name as the declaration does."""
+    verbs: tuple[Any, ...] = (hw.exists, hw.describe, hw.delete)
+    for verb in verbs:
+        for wrong in ("", "a b", "x" * 300, 5, None):
+            with pytest.raises(InvalidStreamName):
+                await verb(wrong)

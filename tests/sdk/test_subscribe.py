@@ -282,3 +282,34 @@ async def test_a_signal_drains_and_ends_run(hw, address, name, how, number):
         record = await reader.get(timeout="10s")
         assert record is not None
         assert record.value == "b"
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_a_handler_whose_own_wait_was_cancelled_has_failed(hw, name, blocking):
+    """A CancelledError that is not ours ends the subscription as any other error does, and run() says it."""
+    stream = await filled(hw, name, 1)
+
+    async def fails(order: Order) -> None:
+        raise asyncio.CancelledError
+
+    def fails_blocking(order: Order) -> None:
+        raise asyncio.CancelledError
+
+    await stream.group(name).subscribe(fails_blocking if blocking else fails)
+    with pytest.raises(HandlerError, match="CancelledError"):
+        await asyncio.wait_for(hw.run(), 20)
+
+
+async def test_a_stop_that_may_take_for_ever(hw, name):
+    """With stop_timeout="forever" a rebalance waits for the handler, and nothing is handled twice."""
+    stream = await filled(hw, name, 8, partitions=2)
+    seen: list[str] = []
+
+    async def slow(order: Order) -> None:
+        await asyncio.to_thread(threading.Event().wait, 0.1)
+        seen.append(order.id)
+
+    await stream.group(name).subscribe(slow, stop_timeout="forever")
+    await stream.group(name).subscribe(slow, stop_timeout="forever")
+    await until(lambda: len(seen) >= 8)
+    assert sorted(seen) == [str(n) for n in range(8)]

@@ -149,10 +149,25 @@ def reader_options(address: str, given: Mapping[str, Any], group: str) -> dict[s
 
 def made(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
     """A librdkafka client; an option that it does not know is the program's error."""
+    for name, value in options.items():
+        if not (isinstance(name, str) and travels(name) and (not isinstance(value, str) or travels(value))):
+            raise InvalidOption(
+                f"cannot connect: {name!r}: {value!r:.200} is no option of the Kafka client{_CHECK_OPTIONS}"
+            )
     try:
         return kind(options)
     except KafkaException as error:
         raise mapped(error.args[0], "connect") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(f"cannot connect: {error}{_CHECK_OPTIONS}") from None
+
+
+def travels(text: str) -> bool:
+    """Whether the library takes `text` as it is: it cuts at a zero, and crashes at what UTF-8 cannot carry."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def refuse_reserved(given: Mapping[str, Any]) -> None:
@@ -195,7 +210,7 @@ async def persist(attempt: Callable[[], Awaitable[R]], seconds: float = SDK_ANSW
 
 def mapped(error: KafkaError, doing: str, stream: str = "") -> HeadwaterError:
     """`error` as one of ours; `doing` says what failed, as in "publish to stream 'orders'"."""
-    code, said = error.code(), error.str()
+    code, said = error.code(), error.str().strip()
     if code in MISSING:
         return not_found(stream) if stream else StreamNotFound(f"cannot {doing}: {said}")
     if code in AWAY:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from headwater.config import SDK_CONNECT_SECONDS, SDK_PUBLISH_SECONDS
 from headwater.errors import ConnectionFailed, HandlerError, InvalidOption, NotConnected
-from headwater.model import Receipt
+from headwater.model import Receipt, stream_name
 from headwater.sdk import opened
 from headwater.sdk.border import not_found, refuse_reserved
 from headwater.sdk.declare.options import StreamConfig, StreamOptions
@@ -242,13 +242,16 @@ class Client:
             raise NotConnected("this client is not open: use it inside of `async with headwater.connect() as hw:`")
         if os.getpid() != self._pid:
             raise NotConnected("this client was opened before this process was forked: open one in the child")
-        if asyncio.get_running_loop() is not self._loop:
+        loop = None
+        with contextlib.suppress(RuntimeError):  # a thread that runs no loop
+            loop = asyncio.get_running_loop()
+        if loop is not self._loop:
             raise NotConnected("this client belongs to another event loop: open one on this loop")
         return self._server
 
 
 def _name(stream: str | Stream[Any]) -> str:
-    return stream if isinstance(stream, str) else stream.name
+    return stream.name if isinstance(stream, Stream) else stream_name(stream)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from enum import Enum
@@ -22,6 +23,7 @@ from headwater.model import bytes_of
 from headwater.sdk.declare.table import key_fields
 
 _FAULTS_SHOWN = 3  # of a value that does not validate; the first ones say enough
+_DEPTH_UNCHECKED = 100  # brackets in a JSON text that can be read however they are nested
 _SUSPECT = (b"null", b"NaN", b"Infinity")  # what a non-finite number can look like in JSON
 
 
@@ -71,7 +73,7 @@ def _model_codec(model: Any) -> Codec:
     def encode(stream: str, value: Any) -> tuple[Any, bytes]:
         if isinstance(value, BaseModel) and wanted and type(value) not in wanted:
             raise InvalidValue(
-                f"stream {stream!r} takes {name}, and was given a {type(value).__name__}: {value!r:.200}"
+                f"stream {stream!r} takes {name}, and was given a {type(value).__name__}: {_shown(value)}"
             )
         try:
             if not isinstance(value, BaseModel):
@@ -81,8 +83,8 @@ def _model_codec(model: Any) -> Codec:
             adapter.validate_json(raw)
         except ValidationError as error:
             raise InvalidValue(f"stream {stream!r} takes {name}: {faults(error)}") from error
-        except (ValueError, TypeError) as error:
-            raise InvalidValue(f"stream {stream!r}: {value!r:.200} cannot be written as JSON: {error}") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidValue(f"stream {stream!r}: {_shown(value)} cannot be written as JSON: {error}") from error
         return value, raw
 
     def decode(stream: str, raw: bytes | None) -> Any:
@@ -119,7 +121,7 @@ def _bytes_out(stream: str, value: Any) -> tuple[Any, bytes]:
         return value, value
     if isinstance(value, bytearray | memoryview):
         return value, bytes(value)
-    raise InvalidValue(f"stream {stream!r} takes bytes, and was given a {type(value).__name__}: {value!r:.200}")
+    raise InvalidValue(f"stream {stream!r} takes bytes, and was given a {type(value).__name__}: {_shown(value)}")
 
 
 def _bytes_in(stream: str, raw: bytes | None) -> Any:
@@ -132,7 +134,7 @@ def _text_out(stream: str, value: Any) -> tuple[Any, bytes]:
             return value, value.encode()
         except UnicodeEncodeError as error:
             raise InvalidValue(f"stream {stream!r}: this text is not UTF-8 ({error}): use Stream[bytes]") from None
-    raise InvalidValue(f"stream {stream!r} takes str, and was given a {type(value).__name__}: {value!r:.200}")
+    raise InvalidValue(f"stream {stream!r} takes str, and was given a {type(value).__name__}: {_shown(value)}")
 
 
 def _text_in(stream: str, raw: bytes | None) -> Any:
@@ -147,12 +149,15 @@ def _text_in(stream: str, raw: bytes | None) -> Any:
 def _json_out(stream: str, value: Any) -> tuple[Any, bytes]:
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_plain)
-        return value, text.encode()
-    except (TypeError, ValueError) as error:
+        raw = text.encode()
+        if raw.count(b"[") + raw.count(b"{") > _DEPTH_UNCHECKED:
+            from_json(raw)  # its bound on depth is lower than ours on the way out
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(
-            f"stream {stream!r} carries JSON, and {value!r:.200} is not ({error}): give the stream a model, or "
+            f"stream {stream!r} carries JSON, and {_shown(value)} is not ({error}): give the stream a model, or "
             f"publish bytes with Stream[bytes]({stream!r})"
         ) from None
+    return value, raw
 
 
 def _json_in(stream: str, raw: bytes | None) -> Any:
@@ -195,6 +200,14 @@ def faults(error: ValidationError) -> str:
     said = [f"{'.'.join(map(str, one['loc'])) or 'value'}: {one['msg']}" for one in found[:_FAULTS_SHOWN]]
     more = len(found) - len(said)
     return "; ".join(said) + (f"; and {more} more" if more > 0 else "")
+
+
+_short = reprlib.Repr()  # bounded in depth and length, and it takes a value whose own repr raises
+_short.maxstring = _short.maxother = 200
+
+
+def _shown(value: Any) -> str:
+    return _short.repr(value)
 
 
 def _is_model(part: Any) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -19,6 +19,7 @@ from headwater.sdk.border import AWAY, FENCED, mapped
 from headwater.sdk.holding import Hold
 
 Start = Literal["beginning", "end"]
+A = TypeVar("A")
 
 
 class Cursors:
@@ -39,8 +40,12 @@ class Cursors:
         cursors = self._look_up(consumer, [TopicPartition(self.stream, one) for one in partitions], give_up)
         if cursors is None:
             return None
-        places = [self._take_one(consumer, cursor) for cursor in cursors]
-        for place in places:
+        places = []
+        for cursor in cursors:
+            place = self._take_one(consumer, cursor, give_up)
+            if place is None:
+                return None
+            places.append(place)
             self.holds[place.partition].fetched = max(place.offset, -1)
         for hold in self._given_back.values():
             hold.end("its partition went to another member")
@@ -70,42 +75,52 @@ class Cursors:
             hold.end(why)
         self.holds, self._given_back = {}, {}
 
-    def _take_one(self, consumer: Consumer, cursor: TopicPartition) -> TopicPartition:
+    def ends(self, consumer: Consumer, partition: int, give_up: Callable[[], bool]) -> tuple[int, int] | None:
+        """Where the partition begins and ends, as soon as the server answers; None when `give_up` says so."""
+        place = TopicPartition(self.stream, partition)
+        return _insisted(lambda: consumer.get_watermark_offsets(place, SDK_ANSWER_SECONDS), give_up)
+
+    def _take_one(
+        self, consumer: Consumer, cursor: TopicPartition, give_up: Callable[[], bool]
+    ) -> TopicPartition | None:
         hold = self._given_back.pop(cursor.partition, None) or Hold(self.stream, cursor.partition)
         hold.committed = max(cursor.offset, -1)
         self.holds[cursor.partition] = hold
         if hold.given > hold.committed:  # it was ours just before: what the program was given, it does not get again
             return TopicPartition(self.stream, cursor.partition, hold.given)
-        return cursor if cursor.offset >= 0 else self._beginning(consumer, cursor.partition)
+        return cursor if cursor.offset >= 0 else self._beginning(consumer, hold, give_up)
 
-    def _beginning(self, consumer: Consumer, partition: int) -> TopicPartition:
+    def _beginning(self, consumer: Consumer, hold: Hold, give_up: Callable[[], bool]) -> TopicPartition | None:
         """Where a group begins that has no cursor. An end is written down at once: another member must not move it."""
         if self._start == "beginning":
-            return TopicPartition(self.stream, partition, OFFSET_BEGINNING)
-        _, end = consumer.get_watermark_offsets(TopicPartition(self.stream, partition), SDK_ANSWER_SECONDS)
-        place = TopicPartition(self.stream, partition, end)
-        consumer.commit(offsets=[place], asynchronous=False)
-        self.holds[partition].committed = end
-        return place
+            return TopicPartition(self.stream, hold.partition, OFFSET_BEGINNING)
+        found = self.ends(consumer, hold.partition, give_up)
+        if found is None:
+            return None
+        hold.given = hold.done = found[1]  # also if a rebalance is in the way of the commit: then the next one has it
+        try:
+            _insisted(lambda: self._commit(consumer, [hold]), give_up)
+        except KafkaException as error:
+            if error.args[0].code() not in FENCED:
+                raise
+        return TopicPartition(self.stream, hold.partition, hold.given)
 
     def _look_up(
         self, consumer: Consumer, places: list[TopicPartition], give_up: Callable[[], bool]
     ) -> list[TopicPartition] | None:
         """The cursors of the group; asked for until the server answers, since reading without them would be wrong."""
-        while places:
-            try:
-                found = consumer.committed(places, timeout=SDK_ANSWER_SECONDS)
-                reason = next((one.error for one in found if one.error is not None), None)
-                if reason is None:
-                    return found
-            except KafkaException as error:
-                reason = error.args[0]
-            if give_up():
-                return None
-            if reason.code() not in AWAY:
-                raise mapped(reason, f"read the cursors of group {self.group!r}", self.stream)
-            time.sleep(SDK_POLL_SECONDS)
-        return []
+
+        def ask() -> list[TopicPartition]:
+            found = consumer.committed(places, timeout=SDK_ANSWER_SECONDS)
+            for one in found:
+                if one.error is not None:
+                    raise KafkaException(one.error)
+            return found
+
+        try:
+            return _insisted(ask, give_up) if places else []
+        except KafkaException as error:
+            raise mapped(error.args[0], f"read the cursors of group {self.group!r}", self.stream) from None
 
     # --- commits -----------------------------------------------------------------------------
 
@@ -143,3 +158,16 @@ class Cursors:
             if answer.error is not None:
                 raise KafkaException(answer.error)
             hold.committed = answer.offset
+
+
+def _insisted(ask: Callable[[], A], give_up: Callable[[], bool]) -> A | None:
+    """What the library answers, asked again while the server is away; None when `give_up` says so meanwhile."""
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in AWAY:
+                raise
+        if give_up():
+            return None
+        time.sleep(SDK_POLL_SECONDS)

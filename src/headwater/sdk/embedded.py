@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from headwater.config import EMBEDDED_LOOK_SECONDS, EMBEDDED_START_SECONDS, Settings, settings_file
-from headwater.errors import ConnectionFailed
+from headwater.errors import ConnectionFailed, InvalidSetting
 from headwater.store import directory
 
 _PAUSE_SECONDS = 0.02  # between two looks at a directory whose broker is coming or going
@@ -45,7 +45,12 @@ class Embedded:
 
     async def open(self) -> str:
         """The address of a broker that answers, started if need be. Cancelling leaves it to close by itself."""
-        self._clients = directory.Clients(self._data)
+        try:
+            self._clients = directory.Clients(self._data)
+        except (OSError, ValueError) as why:
+            raise InvalidSetting(
+                f"the data directory {self._data} cannot be used ({why}): correct that, or choose connect(data=...)"
+            ) from why
         # A broker that is closing keeps the lock until its end: whoever gets it finds the directory free, or soon free.
         if not await asyncio.to_thread(self._clients.join, EMBEDDED_START_SECONDS):
             raise ConnectionFailed(f"the broker of {self._data} does not finish closing: stop it, or try again")

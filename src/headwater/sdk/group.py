@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 from headwater.config import SDK_COMMIT_SECONDS
 from headwater.errors import InvalidOption
 from headwater.model import Record
+from headwater.sdk.border import travels
 from headwater.sdk.declare.duration import Duration, seconds_of
 from headwater.sdk.handlers import wants_record
 from headwater.sdk.reader import Reader
@@ -31,7 +32,7 @@ class Group(Generic[T]):
     """Made by `stream.group("name")`, without IO."""
 
     def __init__(self, stream: Stream[T], name: str) -> None:
-        if not isinstance(name, str) or not name:
+        if not isinstance(name, str) or not name or not travels(name):
             raise InvalidOption(f"a group of stream {stream.name!r} cannot be called {name!r}: give it a name")
         self.stream, self.name = stream, name
 

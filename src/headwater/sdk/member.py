@@ -78,7 +78,7 @@ class Member:
         self._identity: bytes | None = identity
         self._suspicious = False  # something happened that a deletion explains
         self._watches, self._identity_at = watches, time.monotonic() + SDK_IDENTITY_SECONDS
-        self._release_seconds = release_seconds
+        self._release_seconds = min(release_seconds, threading.TIMEOUT_MAX)
         self._loop = asyncio.get_running_loop()
         self._options = reader_options(address, kafka, group)
         self._consumer = made(Consumer, self._options)
@@ -290,7 +290,7 @@ class Member:
 
     def _assigned(self, partitions: list[TopicPartition]) -> None:
         mine = [one.partition for one in partitions]
-        places = self._cursors.take_up(self._consumer, mine, lambda: self._stopping)
+        places = self._cursors.take_up(self._consumer, mine, self._is_stopping)
         if places is not None:
             self._consumer.assign(places)
             self._suspicious = not places
@@ -325,7 +325,10 @@ class Member:
         position = hold.fetched if message.offset() is None else message.offset() or 0
         if hold.fetched < 0 or position < hold.fetched:
             return  # of an assignment that is over: the library hands such errors on, records it drops
-        start, end = self._consumer.get_watermark_offsets(TopicPartition(self.stream, partition), SDK_ANSWER_SECONDS)
+        found = self._cursors.ends(self._consumer, partition, self._is_stopping)
+        if found is None:
+            return
+        start, end = found
         if self._on_lost == "error":
             raise RecordsLost(
                 f"group {self.group!r} stands at offset {position} of partition {partition} of stream "
@@ -370,6 +373,9 @@ class Member:
             return self._identify()
         except (HeadwaterError, TimeoutError):
             return otherwise
+
+    def _is_stopping(self) -> bool:
+        return self._stopping
 
     def _fail(self, error: Exception) -> None:
         self._error = error

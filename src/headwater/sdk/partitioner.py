@@ -8,6 +8,9 @@ from __future__ import annotations
 import random
 from functools import lru_cache
 
+from headwater.errors import InvalidValue
+from headwater.model import bytes_of
+
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
 _WORD = 0xFFFFFFFF
@@ -16,7 +19,9 @@ _POSITIVE = 0x7FFFFFFF
 
 def murmur2(key: str | bytes) -> int:
     """Kafka's hash of a key, with the sign bit masked off as its Java client does: `murmur2(key) % partitions`."""
-    return _murmur2(key.encode("utf-8", "surrogateescape") if isinstance(key, str) else bytes(key))
+    if not isinstance(key, str | bytes):  # bytes(5) would be five zeros
+        raise InvalidValue(f"murmur2 takes a str or bytes, not {key!r:.200}: write str(...) around it")
+    return _murmur2(bytes_of(key))
 
 
 @lru_cache(maxsize=16_384)  # keys repeat, and a hash in Python costs microseconds

@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from headwater.config import SDK_ANSWER_SECONDS, SDK_PARTITIONS_AGE_SECONDS, SDK_POLL_SECONDS
 from headwater.errors import HeadwaterError, InvalidOption, InvalidValue, PublishFailed, RecordTooLarge
 from headwater.model import Receipt, bytes_of
-from headwater.sdk.border import MISSING, in_thread, made, mapped, not_found, persist, writer_options
+from headwater.sdk.border import MISSING, in_thread, made, mapped, not_found, persist, travels, writer_options
 from headwater.sdk.codec import Codec, codec_of
 from headwater.sdk.declare.outgoing import HeadersLike, Outgoing
 from headwater.sdk.partitioner import RoundRobin, murmur2
@@ -93,6 +93,8 @@ class Publisher:
 
     async def publish_many(self, stream: Stream[Any], values: Iterable[Any]) -> list[Receipt]:
         codec = codec_of(stream.name, stream.model)
+        if not isinstance(values, Iterable):
+            raise InvalidValue(f"stream {stream.name!r}: publish_many takes several values, not {values!r:.200}")
         wires = [_wire(stream, codec, one if isinstance(one, Outgoing) else Outgoing(one)) for one in values]
         if not wires:
             return []
@@ -194,8 +196,13 @@ class Publisher:
     def _partition(self, stream: Stream[Any], key: bytes | None, value: Any, count: int) -> int:
         own = stream.options.get("partition_function")
         if own is not None:
-            chosen = own(value)
-            if not isinstance(chosen, int) or not 0 <= chosen < count:
+            try:
+                chosen = own(value)
+            except Exception as error:
+                raise InvalidOption(
+                    f"stream {stream.name!r}: partition_function raised {type(error).__name__}: {error}"
+                ) from error
+            if not isinstance(chosen, int) or isinstance(chosen, bool) or not 0 <= chosen < count:
                 raise InvalidOption(
                     f"stream {stream.name!r}: partition_function gave {chosen!r}, and there are partitions 0 to {count - 1}"
                 )
@@ -260,25 +267,44 @@ class Publisher:
 
 def _wire(stream: Stream[Any], codec: Codec, outgoing: Outgoing[Any]) -> tuple[Wire, Any]:
     value, raw = codec.encode(stream.name, outgoing.value)
-    key = codec.key_of(value) if outgoing.key is None else bytes_of(outgoing.key)
+    key = codec.key_of(value) if outgoing.key is None else _bytes(stream.name, "a key", outgoing.key)
     headers: Pairs = [] if outgoing.headers is None else _pairs(stream.name, outgoing.headers)
     return (raw, key, headers, _ms(stream.name, outgoing.timestamp)), value
 
 
 def _pairs(stream: str, headers: HeadersLike) -> Pairs:
-    pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
-    for name, value in pairs:
-        if not isinstance(name, str) or not (value is None or isinstance(value, str | bytes)):
-            raise InvalidValue(
-                f"stream {stream!r}: the header {name!r} is a str, with str, bytes or None, not {value!r}"
-            )
-    return [(name, None if value is None else bytes_of(value)) for name, value in pairs]
+    try:
+        pairs = [(name, value) for name, value in (headers.items() if isinstance(headers, Mapping) else headers)]
+    except (TypeError, ValueError):
+        raise InvalidValue(
+            f"stream {stream!r}: headers are a mapping, or a list of (name, value), not {headers!r:.200}"
+        ) from None
+    for name, _ in pairs:
+        _refuse_header_name(stream, name)
+    return [
+        (name, None if value is None else _bytes(stream, f"the value of header {name!r}", value))
+        for name, value in pairs
+    ]
+
+
+def _refuse_header_name(stream: str, name: object) -> None:
+    if not isinstance(name, str) or not travels(name):
+        raise InvalidValue(f"stream {stream!r}: a header's name is text without zero characters, not {name!r:.200}")
+
+
+def _bytes(stream: str, what: str, part: object) -> bytes:
+    with contextlib.suppress(UnicodeEncodeError):
+        if isinstance(part, str | bytes):
+            return bytes_of(part)
+    raise InvalidValue(f"stream {stream!r}: {what} is text that UTF-8 can carry, or bytes, not {part!r:.200}")
 
 
 def _ms(stream: str, timestamp: datetime | None) -> int:
     """In milliseconds; 0 lets the library say now. A naive datetime means UTC."""
     if timestamp is None:
         return 0
+    if not isinstance(timestamp, datetime):
+        raise InvalidValue(f"stream {stream!r}: a timestamp is a datetime, not {timestamp!r:.200}")
     aware = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
     ms = round(aware.timestamp() * 1000)
     if ms <= 0:

@@ -24,6 +24,7 @@ from headwater.sdk.holding import Taken
 from headwater.sdk.member import Member, OnLost
 
 if TYPE_CHECKING:
+    from headwater.sdk.client import Client
     from headwater.sdk.declare.stream import Stream
 
 T = TypeVar("T", default=Any)
@@ -60,6 +61,7 @@ class Reader(Generic[T]):
         self._stream, self._group = stream, group
         self._commit_seconds, self._start, self._on_lost = commit_seconds, start, on_lost
         self._codec: Codec | None = None
+        self._client: Client | None = None
         self._member: Member | None = None
         self._in_hand: Taken | None = None
 
@@ -70,7 +72,7 @@ class Reader(Generic[T]):
 
     async def __aenter__(self) -> Self:
         """Joins the group; returns when it has given this member its part. Cancelling leaves it again."""
-        client = self._stream.client
+        client = self._client = self._stream.client
         self._codec = codec_of(self._stream.name, self._stream.model)
         identity = await client.require(self._stream.name)
         self._member = client.member(
@@ -91,8 +93,8 @@ class Reader(Generic[T]):
     async def __aexit__(self, *_: object) -> None:
         """Commits what is done and leaves the group."""
         member, self._member = self._member, None
-        if member is not None:
-            await self._stream.client.let_go(member)
+        if member is not None and self._client is not None:
+            await self._client.let_go(member)
 
     def __aiter__(self) -> AsyncIterator[GroupRecord[T]]:
         return self

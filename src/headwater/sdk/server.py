@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -42,7 +43,7 @@ class Server:
 
     def __init__(self, address: str, kafka: Mapping[str, Any]) -> None:
         self._admin = made(AdminClient, client_options(address, kafka))
-        self._address = address
+        self._address, self._kafka = address, kafka
         self.cluster_id = ""
 
     async def meet(self, seconds: float) -> None:
@@ -54,7 +55,7 @@ class Server:
         except ConnectionFailed:
             raise ConnectionFailed(
                 f"nobody answers at {self._address} within {seconds:g} s: start a server there (`headwater up`), or "
-                f"correct the address"
+                f"correct the address{' or the options in kafka={...}' if self._kafka else ''}"
             ) from None
         self.cluster_id = answer.cluster_id or ""
 
@@ -120,7 +121,7 @@ class Server:
     async def _compare(self, name: str, options: StreamOptions) -> None:
         found = await self.find(name)
         if found is None and not self.is_headwater:  # a cluster tells of what another program has just made a bit later
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(ConnectionFailed):
                 await self._until(name, there=True)
             found = await self.find(name)
         if found is None:  # deleted at the same moment: say what the server said
@@ -168,14 +169,16 @@ class Server:
         await self._until(name, there=False)
 
     async def _until(self, name: str, *, there: bool) -> None:
-        async with asyncio.timeout(SDK_ANSWER_SECONDS):
-            while True:
-                found = await self.find(name)
-                if not there and found is None:
-                    return
-                if there and found is not None and all(one.leader is not None for one in found.partitions):
-                    return
-                await asyncio.sleep(_AGREE_SECONDS)
+        deadline = time.monotonic() + SDK_ANSWER_SECONDS
+        while time.monotonic() < deadline:
+            found = await self.find(name)
+            if not there and found is None:
+                return
+            if there and found is not None and all(one.leader is not None for one in found.partitions):
+                return
+            await asyncio.sleep(_AGREE_SECONDS)
+        agreed = "there" if there else "gone"
+        raise unreachable(f"see stream {name!r} {agreed}", f"not within {SDK_ANSWER_SECONDS:g} s")
 
     async def describe(self, name: str) -> StreamDescription:
         found = await self.find(name)

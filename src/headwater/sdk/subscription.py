@@ -49,11 +49,11 @@ class Subscription(Generic[T]):
         self.error: Exception | None = None
         self._client, self._record, self._stop_seconds = client, record, stop_seconds
         self._codec = codec_of(stream.name, stream.model)
-        self._call, self._let_go = caller(handler, group)
         self._member = client.member(
             group, stream.name, identity, start=start, on_lost=on_lost, commit_seconds=SDK_COMMIT_SECONDS,
             release_seconds=stop_seconds,
         )  # fmt: skip
+        self._call, self._let_go = caller(handler, group)
         self._work = asyncio.create_task(self._run(), name=f"headwater {group}")
         client.add(self)
 
@@ -111,11 +111,15 @@ class Subscription(Generic[T]):
         try:
             fields = record_fields(self._codec, message, self.stream)
             await self._call(Record(**fields) if self._record else fields["value"])
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise  # by us; otherwise it is something of the handler's own that was cancelled
             partition, offset = message.partition() or 0, message.offset() or 0
+            said = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise HandlerError(
                 f"the handler of group {self.group!r} failed at stream {self.stream!r}, partition {partition}, offset "
-                f"{offset}: {type(error).__name__}: {error}: the record is not committed, and is read again",
+                f"{offset}: {said}: the record is not committed, and is read again",
                 stream=self.stream, partition=partition, offset=offset,
             ) from error  # fmt: skip
         taken.mark_done()

@@ -140,3 +140,15 @@ def test_what_cannot_be_a_model():
 
     with pytest.raises(ModelNotSupported, match="pydantic model, dict, str or bytes"):
         codec_of("s", Opaque)
+
+
+def test_what_is_nested_too_deeply_is_refused():
+    """Deeper than a reader takes, or than Python itself: an error of ours, though the value's repr cannot be had."""
+    for depth in (300, 5000):
+        value: Any = []
+        for _ in range(depth):
+            value = [value]
+        with pytest.raises(InvalidValue, match="carries JSON"):
+            codec_of("s", None).encode("s", value)
+    wide = [[n] for n in range(1000)]
+    assert codec_of("s", None).encode("s", wide)[0] == wide

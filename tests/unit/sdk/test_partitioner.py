@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.errors import InvalidValue
 from headwater.sdk.partitioner import RoundRobin, murmur2
 
 # From the tests of Apache Kafka's Java client, where the hash is signed.
@@ -26,3 +27,9 @@ def test_turns_touch_each_partition_once():
     turn = RoundRobin()
     for _ in range(3):
         assert {turn.next(4) for _ in range(4)} == {0, 1, 2, 3}
+
+
+def test_a_hash_is_of_text_or_bytes():
+    """A number would be so many zeros: it is refused."""
+    with pytest.raises(InvalidValue, match="str"):
+        murmur2(5)  # type: ignore[arg-type]
