@@ -16,6 +16,7 @@ def demo(
     """Play the main job end to end, with a broker and a Spark driver killed on the way; takes about a minute."""
     from rich.console import Console
 
+    import headwater.lake  # noqa: F401  without it the demo would stop in the middle: here it says what to install
     from headwater.cli.demo import play
 
     play(directory.resolve(), Console())
