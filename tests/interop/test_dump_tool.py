@@ -27,7 +27,7 @@ def publish(address: str, codec: str, partition: int) -> None:
         "batch.num.messages": 100,
     })  # fmt: skip
     for number in range(RECORDS):
-        headers = [("n", str(number).encode())]
+        headers: list[tuple[str, str | bytes | None]] = [("n", str(number).encode())]
         producer.produce("dumped", os.urandom(400) * 2, f"k{number}", partition, headers=headers)
         producer.poll(0)
     assert producer.flush(30) == 0
