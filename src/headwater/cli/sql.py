@@ -39,16 +39,23 @@ def sql(
 def _show(answer: Any) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text  # as it is: a plain str would be searched for markup
 
     shown = Table()
     for name in answer.columns:
-        shown.add_column(name)
+        shown.add_column(Text(name))
     count = 0
     for values in answer.rows:
         count += 1
         if count <= ROWS_SHOWN_MAX:
-            shown.add_row(*("" if value is None else str(value) for value in values))
+            shown.add_row(*(Text(_harmless(value)) for value in values))
     console = Console()
     console.print(shown)
     if count > ROWS_SHOWN_MAX:
         console.print(f"{count} found, the first {ROWS_SHOWN_MAX} shown: --json prints them all")
+
+
+def _harmless(value: object) -> str:
+    """Text as it is, unless it would move the cursor of a terminal; then as Python writes it."""
+    text = "" if value is None else str(value)
+    return text if all(one.isprintable() or one in "\n\t" for one in text) else repr(text)
