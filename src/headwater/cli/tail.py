@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +29,9 @@ def tail(
     async def work(hw: Any) -> None:
         seen = 0
         raw = hw.stream(Stream[bytes](stream))
+        await hw.require(stream)
+        if follow and not from_start and sys.stderr.isatty():
+            print(f"waiting for what comes to {stream}: --from-start shows what is there", file=sys.stderr)
         async for record in raw.records(start="beginning" if from_start else "end", follow=follow):
             if json_lines:
                 emit(_facts(record))
