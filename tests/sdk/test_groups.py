@@ -5,6 +5,7 @@ import pickle
 from collections import Counter
 
 import pytest
+from kafka import KafkaProducer
 from pydantic import BaseModel
 
 import headwater
@@ -276,3 +277,31 @@ async def test_members_that_begin_at_the_end_at_once(hw, name):
     await stream.publish_many([f"new-{n}" for n in range(40)])
     await until(lambda: len(seen) >= 40)
     assert sorted(seen) == sorted(f"new-{n}" for n in range(40))
+
+
+class NotText(str):
+    """What a careless client sends as a header's name."""
+
+    __slots__ = ()
+
+    def encode(self, *_: object) -> bytes:
+        return b"\xff"
+
+
+async def test_a_header_name_that_is_no_text_is_an_error_with_its_place(hw, address, name):
+    """Read by group or without one: where it stands, and the reader goes on behind it."""
+    stream = await filled(hw, name, 0, partitions=1)
+    writer = KafkaProducer(bootstrap_servers=address)
+    for _ in range(50):  # often enough for Python to specialise the calls
+        writer.send(name, b"bad", headers=[(NotText("x"), b"1")])
+    writer.send(name, b"good", headers=[("x", b"1")])
+    await asyncio.to_thread(writer.close)
+    async with stream.group(name).read() as reader:
+        for offset in range(50):
+            with pytest.raises(InvalidValue, match=rf"not UTF-8 .partition 0, offset {offset}"):
+                await reader.get(timeout="10s")
+        record = await reader.get(timeout="10s")
+        assert record is not None
+        assert record.headers == {"x": "1"}
+    with pytest.raises(InvalidValue, match=r"not UTF-8 .partition 0, offset 0"):
+        await anext(stream.records())

@@ -313,3 +313,37 @@ async def test_a_stop_that_may_take_for_ever(hw, name):
     await stream.group(name).subscribe(slow, stop_timeout="forever")
     await until(lambda: len(seen) >= 8)
     assert sorted(seen) == [str(n) for n in range(8)]
+
+
+async def test_a_second_ctrl_c_does_not_wait(hw, address, name):
+    """While the record in hand is finished, another Ctrl-C ends the program at once."""
+    stream = hw.stream(Stream[str](name, partitions=1))
+    await stream.create()
+    await stream.publish("a")
+    endless = (
+        textwrap.dedent(PROGRAM).replace("asyncio.sleep(0.5)", "draining()").replace("async def main", DRAINING, 1)
+    )
+    program = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", endless, address, name, "async"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ},
+    )  # fmt: skip
+    assert program.stdout is not None
+    assert await asyncio.to_thread(program.stdout.readline) == "begun a\n"
+    program.send_signal(signal.SIGINT)
+    assert await asyncio.to_thread(program.stdout.readline) == "draining\n"
+    program.send_signal(signal.SIGINT)
+    out, err = await asyncio.to_thread(program.communicate)
+    assert out == ""
+    assert "KeyboardInterrupt" in err
+
+
+DRAINING = """
+async def draining():  # until the first Ctrl-C is being answered, and then for ever
+    (client,) = headwater.sdk.opened._open
+    (subscription,) = client._subscriptions
+    while not subscription._member._stopping:
+        await asyncio.sleep(0.01)
+    print("draining", flush=True)
+    await asyncio.Event().wait()
+
+async def main"""

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import operator
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from headwater.config import (
     SDK_ANSWER_SECONDS,
@@ -37,6 +39,7 @@ from headwater.errors import (
     GroupKindMismatch,
     HeadwaterError,
     InvalidOption,
+    InvalidValue,
     RecordTooLarge,
     StreamNotFound,
     WireError,
@@ -206,6 +209,34 @@ async def persist(attempt: Callable[[], Awaitable[R]], seconds: float = SDK_ANSW
             if time.monotonic() > deadline:
                 raise
         await asyncio.sleep(SDK_RECONNECT_MS / 1000)
+
+
+def headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+    """A record's headers; an error that names its place when a name is no UTF-8, where the library says SystemError."""
+    try:
+        headers = _headers(message)
+    except (SystemError, UnicodeDecodeError):
+        raise InvalidValue(
+            f"a record of stream {message.topic()!r} has a header whose name is not UTF-8 (partition "
+            f"{message.partition()}, offset {message.offset()}): this client cannot read it"
+        ) from None
+    return tuple(headers or ())
+
+
+# The binding returns a list and an error at once. A plain call that Python has specialised does not look for the error,
+# which then comes up anywhere later; called by way of `methodcaller`, it is raised there and then.
+_headers = operator.methodcaller("headers")
+
+
+def time_of(ms: int) -> datetime:
+    """A record's time; what a foreign client made of years that a datetime has not becomes the nearest it has."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return _LAST if ms > 0 else _FIRST
+
+
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def mapped(error: KafkaError, doing: str, stream: str = "") -> HeadwaterError:

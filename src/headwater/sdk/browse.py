@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from headwater.errors import InvalidOption, StreamNotFound
 from headwater.model import Headers, Record
-from headwater.sdk.border import not_found
+from headwater.sdk.border import not_found, time_of
 from headwater.sdk.codec import Codec, codec_of
 from headwater.sdk.ranges import Polled, RangeAdmin, follow_from, read_range
 
@@ -71,7 +70,7 @@ def _record(codec: Codec, name: str, partition: int, one: Polled) -> Record[Any]
         value=codec.decode(name, one.value),
         key_bytes=one.key,
         headers=Headers(one.headers),
-        timestamp=datetime.fromtimestamp(one.timestamp_ms / 1000, UTC),
+        timestamp=time_of(one.timestamp_ms),
         stream=name,
         partition=partition,
         offset=one.offset,

@@ -22,7 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from headwater.config import SDK_ANSWER_SECONDS, SDK_PARTITIONS_AGE_SECONDS, SDK_POLL_SECONDS
 from headwater.errors import HeadwaterError, InvalidOption, InvalidValue, PublishFailed, RecordTooLarge
 from headwater.model import Receipt, bytes_of
-from headwater.sdk.border import MISSING, in_thread, made, mapped, not_found, persist, travels, writer_options
+from headwater.sdk.border import MISSING, in_thread, made, mapped, not_found, persist, time_of, travels, writer_options
 from headwater.sdk.codec import Codec, codec_of
 from headwater.sdk.declare.outgoing import HeadersLike, Outgoing
 from headwater.sdk.partitioner import RoundRobin, murmur2
@@ -51,7 +51,9 @@ class Delivery:
             self.errors[index] = error
         else:
             self.receipts[index] = Receipt(
-                partition=message.partition() or 0, offset=message.offset() or 0, timestamp=_when(message)
+                partition=message.partition() or 0,
+                offset=message.offset() or 0,
+                timestamp=time_of(message.timestamp()[1]),
             )
         self.left -= 1
         if self.left == 0 and not self.future.done():
@@ -310,10 +312,6 @@ def _ms(stream: str, timestamp: datetime | None) -> int:
     if ms <= 0:
         raise InvalidValue(f"stream {stream!r}: the timestamp {timestamp} is before 1970, and a record's cannot be")
     return ms
-
-
-def _when(message: Message) -> datetime:
-    return datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
 
 
 def _account(name: str, delivery: Delivery, first: HeadwaterError) -> str:

@@ -40,7 +40,7 @@ from headwater.config import (
 )
 from headwater.errors import ConnectionFailed, HeadwaterError, RecordsLost, StreamNotFound
 from headwater.model import Cursor
-from headwater.sdk.border import LOST, client_options, mapped, unreachable
+from headwater.sdk.border import LOST, client_options, headers_of, mapped, unreachable
 
 Place = tuple[str, int]  # a stream's name and one of its partitions
 Client = Mapping[str, Any]  # librdkafka's options; `bootstrap.servers` is the only one that must be there
@@ -295,7 +295,6 @@ def _take(message: Message, polled: list[Polled], position: int, end: int) -> in
     if offset >= end:
         return end
     kind, stamp = message.timestamp()
-    headers: Any = message.headers()
     polled.append(
         Polled(
             offset,
@@ -303,7 +302,7 @@ def _take(message: Message, polled: list[Polled], position: int, end: int) -> in
             stamp if kind else -1,
             message.key(),
             message.value(),
-            tuple(headers) if headers else (),
+            headers_of(message),
         )
     )
     return offset + 1

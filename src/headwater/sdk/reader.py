@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from confluent_kafka import Message
@@ -17,6 +17,7 @@ from typing_extensions import TypeVar
 
 from headwater.errors import InvalidOption, InvalidValue
 from headwater.model import Headers, Record
+from headwater.sdk.border import headers_of, time_of
 from headwater.sdk.codec import Codec, codec_of
 from headwater.sdk.cursors import Start
 from headwater.sdk.declare.duration import Duration, seconds_of
@@ -141,13 +142,12 @@ def record_fields(codec: Codec, message: Message, stream: str) -> dict[str, Any]
     except InvalidValue as error:
         raise InvalidValue(f"{error} (partition {partition}, offset {offset})") from error.__cause__
     key: Any = message.key()
-    headers: Any = message.headers()
     epoch = message.leader_epoch()
     return {
         "value": value,
         "key_bytes": key,
-        "headers": Headers(headers or ()),
-        "timestamp": datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC),
+        "headers": Headers(headers_of(message)),
+        "timestamp": time_of(message.timestamp()[1]),
         "stream": stream,
         "partition": partition,
         "offset": offset,
