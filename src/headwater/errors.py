@@ -65,7 +65,7 @@ class CoordinatorNotAvailable(WireError):
 
 
 class NotCoordinator(WireError):
-    """This broker is about to stop: the caller looks for the coordinator again and finds the next start."""
+    """The broker is about to stop: the caller looks for the coordinator again and finds the next start."""
 
     code = 16
 

@@ -17,7 +17,7 @@ Test: tests/house/test_tidy.py::test_the_rule_sees_its_bad_example
  # Headwater
 +
  
-"""
+"""  # noqa: W293  an unchanged empty line of a diff is a blank
 
 
 @pytest.mark.parametrize("mutant", [one for one in MUTANTS if one.short], ids=lambda one: one.name)

@@ -182,9 +182,13 @@ def refuse_reserved(given: Mapping[str, Any]) -> None:
 
 
 async def answered(future: Future[R], doing: str, *, stream: str = "", seconds: float = SDK_ANSWER_SECONDS) -> R:
-    """What the server answers, its refusal as an error of ours. Cancelling forgets the answer."""
+    """What the server answers, its refusal as an error of ours. Cancelling forgets the answer.
+
+    Not `wait_for`: on Python 3.11 it forgets a cancellation (a Ctrl-C, say) that comes together with the answer.
+    """
     try:
-        return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+        async with asyncio.timeout(seconds):
+            return await asyncio.wrap_future(future)
     except KafkaException as error:
         raise mapped(error.args[0], doing, stream) from None
     except TimeoutError:

@@ -102,7 +102,8 @@ class Member:
     async def joined(self) -> None:
         """Returns when the group has given this member its part. Cancelling forgets the wait."""
         try:
-            await asyncio.wait_for(self._joined.wait(), SDK_ANSWER_SECONDS)
+            async with asyncio.timeout(SDK_ANSWER_SECONDS):
+                await self._joined.wait()
         except TimeoutError:
             raise mapped(
                 KafkaError(KafkaError.REQUEST_TIMED_OUT), f"join group {self.group!r} of stream {self.stream!r}"

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from headwater.config import CLUSTER_ID_PREFIX, SDK_ANSWER_SECONDS
-from headwater.errors import ConnectionFailed, InvalidReplicationFactor, StreamDiffers, StreamExists
+from headwater.errors import ConnectionFailed, InvalidReplicationFactor, StreamDiffers, StreamExists, StreamNotFound
 from headwater.model import stream_name
 from headwater.sdk.border import (
     MISSING,
@@ -65,15 +65,11 @@ class Server:
 
     async def find(self, name: str) -> Any | None:
         """The stream as the server has it, or None. Never makes it."""
+        future = self._admin.describe_topics(TopicCollection([name]), request_timeout=SDK_ANSWER_SECONDS)[name]
         try:
-            future = self._admin.describe_topics(TopicCollection([name]), request_timeout=SDK_ANSWER_SECONDS)[name]
-            return await asyncio.wait_for(asyncio.wrap_future(future), SDK_ANSWER_SECONDS)
-        except KafkaException as error:
-            if error.args[0].code() in MISSING:
-                return None
-            raise mapped(error.args[0], f"look for stream {name!r}", name) from None
-        except TimeoutError:
-            raise unreachable(f"look for stream {name!r}", f"no answer within {SDK_ANSWER_SECONDS:g} s") from None
+            return await answered(future, f"look for stream {name!r}", stream=name)
+        except StreamNotFound:
+            return None
 
     def identify(self, name: str) -> bytes | None:
         """The id of the stream, or None. Blocks: for a member's thread, which also takes no answer for no change."""
@@ -159,13 +155,8 @@ class Server:
     async def delete(self, name: str) -> None:
         doing = f"delete stream {stream_name(name)!r}"
         future = self._admin.delete_topics([name], request_timeout=SDK_ANSWER_SECONDS)[name]
-        try:
-            await asyncio.wait_for(asyncio.wrap_future(future), SDK_ANSWER_SECONDS)
-        except KafkaException as error:
-            if error.args[0].code() not in MISSING:
-                raise mapped(error.args[0], doing, name) from None
-        except TimeoutError:
-            raise unreachable(doing, f"no answer within {SDK_ANSWER_SECONDS:g} s") from None
+        with contextlib.suppress(StreamNotFound):
+            await answered(future, doing, stream=name)
         await self._until(name, there=False)
 
     async def _until(self, name: str, *, there: bool) -> None:

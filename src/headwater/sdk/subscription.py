@@ -103,6 +103,8 @@ class Subscription(Generic[T]):
         except Exception as error:  # noqa: BLE001  raised by `stop`, `run`, or the client's close
             self.error = error
         finally:
+            if self.error is None:  # an error stays with the client until it is told
+                self._client.remove(self)
             self._let_go()
             await self._client.let_go(self._member)
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import Future
 from datetime import UTC, datetime
 
+import pytest
 from confluent_kafka import KafkaError
 
 from headwater.errors import ConnectionFailed, HeadwaterError
-from headwater.sdk.border import mapped, time_of
+from headwater.sdk.border import answered, mapped, time_of
 
 
 def test_every_error_of_the_library_is_one_of_ours():
@@ -19,6 +22,18 @@ def test_every_error_of_the_library_is_one_of_ours():
             assert "\n" not in str(error)
             assert "do it" in str(error) or "create()" in str(error)
     assert isinstance(mapped(KafkaError(KafkaError._TRANSPORT), "do it"), ConnectionFailed)
+
+
+async def test_a_cancellation_that_comes_with_the_answer_is_not_lost():
+    """A Ctrl-C in the very moment in which the server answers still ends what waits."""
+    answer: Future[int] = Future()
+    waiting = asyncio.create_task(answered(answer, "do it"))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    answer.set_result(1)
+    asyncio.get_running_loop().call_soon(waiting.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 def test_times_that_no_datetime_can_say():
