@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from headwater.batch import Batch
 from headwater.errors import StorageFailed
 from headwater.failpoints import reach
-from headwater.log.checkpoint import Mark, Noted
+from headwater.log.checkpoint import EVERYTHING, Mark, Noted
 from headwater.log.files import Files
 from headwater.log.index import Epochs, SegmentIndex, note_epoch
 from headwater.log.layout import PRODUCERS, Place, read_sidecar
@@ -82,6 +82,9 @@ class _Opening:
         first = self._bases.index(mark.base_offset)
         index, mark = self._load_sidecars(first, mark)
         end, recovery = self._read_dirty(first, index, mark)
+        if end < self._noted.durable < EVERYTHING:  # the checkpoint must not outlive what it speaks of
+            self._dirty = True
+            recovery = recovery or self._shortened(end)
         return Opened(
             segments=self._segments,
             epochs=self._epochs,
@@ -217,9 +220,13 @@ class _Opening:
             end=bad.offset,
             cut_bytes=cut_bytes,
             cut_segments=len(behind),
-            durable_lost=durable_lost and self._noted.durable < 2**62,
+            durable_lost=durable_lost and self._noted.durable < EVERYTHING,
             why=bad.why,
         )
+
+    def _shortened(self, end: int) -> Recovery:
+        why = f"offset {self._noted.durable - 1} was flushed, and is gone"
+        return Recovery(end=end, cut_bytes=0, cut_segments=0, durable_lost=True, why=why)
 
     def _anything_after(self, number: int, bad: Bad) -> bool:
         segment = self._segments[number]

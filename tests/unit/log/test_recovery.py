@@ -69,6 +69,22 @@ def test_a_torn_end_is_cut_and_reported(disk, idle, stop, options) -> None:
     assert opened(disk, idle, 1, **options).recovery is None
 
 
+@pytest.mark.parametrize("left", [0, 10])
+def test_a_checkpoint_does_not_outlive_what_it_speaks_of(disk, idle, left) -> None:
+    """A log that was cut between batches, or to nothing, is reported, and its old checkpoint is believed no more."""
+    filled(disk, idle, stop=True)
+    (path,) = logs(disk)
+    cut(disk, path, disk.open(path).size() * left // 20)
+    partition = opened(disk, idle, 1)
+    assert partition.recovery is not None
+    assert (partition.recovery.end, partition.recovery.durable_lost) == (left, True)
+    others = [b"other%d" % number * number for number in range(1, 60)]  # beyond the place that the checkpoint named
+    append(partition, *[batch(one) for one in others])
+    again = opened(disk, idle, 2)  # as after a kill
+    assert values(again) == [*VALUES[:left], *others]
+    assert again.check() == []
+
+
 @pytest.mark.parametrize("garbage", [b"\0" * 1000, Random(1).randbytes(5000), b"\0" * 7 + b"\x14"])
 def test_garbage_behind_the_end_is_cut(disk, idle, garbage) -> None:
     """Zeros, noise, or the beginning of a header behind the last batch are a torn write."""
