@@ -5,12 +5,13 @@ import pickle
 from collections import Counter
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from pydantic import BaseModel
 
 import headwater
 from headwater import Record, Stream
-from headwater.errors import IllegalGeneration, InvalidOption, InvalidValue, StreamNotFound
+from headwater.errors import GroupKindMismatch, IllegalGeneration, InvalidOption, InvalidValue, StreamNotFound
 from tests.sdk.live import until
 
 
@@ -305,3 +306,21 @@ async def test_a_header_name_that_is_no_text_is_an_error_with_its_place(hw, addr
         assert record.headers == {"x": "1"}
     with pytest.raises(InvalidValue, match=r"not UTF-8 .partition 0, offset 0"):
         await anext(stream.records())
+
+
+async def test_a_group_whose_members_assign_otherwise_is_an_error(hw, address, name):
+    """Another client's group that shares partitions in a way of its own: said at once, with the way out."""
+    stream = await filled(hw, name, 0)
+    other = KafkaConsumer(
+        name, group_id=name, bootstrap_servers=address, partition_assignment_strategy=[StickyPartitionAssignor]
+    )
+    try:
+        for _ in range(200):
+            if other.assignment():
+                break
+            await asyncio.to_thread(other.poll, 100)
+        with pytest.raises(GroupKindMismatch, match="take another name"):
+            async with stream.group(name).read():
+                pass
+    finally:
+        await asyncio.to_thread(other.close)

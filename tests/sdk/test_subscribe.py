@@ -347,3 +347,29 @@ async def draining():  # until the first Ctrl-C is being answered, and then for 
     await asyncio.Event().wait()
 
 async def main"""
+
+
+async def test_a_stop_that_is_cancelled_leaves_nothing_behind(hw, name):
+    """The handler is cancelled with it, and run() has nothing more to wait for than the others."""
+    stream = await filled(hw, name, 1)
+    started = asyncio.Event()
+
+    async def endless(order: Order) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    cancelled = await stream.group(name).subscribe(endless)
+    other = await stream.group(f"{name}-other").subscribe(lambda order: None)
+    await asyncio.wait_for(started.wait(), 20)
+    stopping = asyncio.create_task(cancelled.stop())
+    await until(lambda: cancelled._member._stopping)
+    stopping.cancel()
+    await asyncio.wait({stopping, cancelled.ended}, timeout=20)
+    assert cancelled.ended.done()
+    assert hw._subscriptions == [other]
+    running = asyncio.create_task(hw.run())
+    used = time.process_time()
+    await asyncio.wait({running}, timeout=1)
+    assert time.process_time() - used < 0.5
+    await other.stop()
+    await asyncio.wait_for(running, 20)
