@@ -312,9 +312,11 @@ async def test_a_group_whose_members_assign_otherwise_is_an_error(hw, address, n
     """Another client's group that shares partitions in a way of its own: said at once, with the way out."""
     stream = await filled(hw, name, 0)
     other = KafkaConsumer(
-        name, group_id=name, bootstrap_servers=address, partition_assignment_strategy=[StickyPartitionAssignor]
+        group_id=name, bootstrap_servers=address, partition_assignment_strategy=[StickyPartitionAssignor]
     )
     try:
+        await asyncio.to_thread(other.partitions_for_topic, name)  # what it learns after joining, it may miss
+        other.subscribe([name])
         for _ in range(200):
             if other.assignment():
                 break
