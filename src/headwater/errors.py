@@ -293,6 +293,10 @@ class ConnectionFailed(PeerError):
     """The server could not be reached, or went away and did not come back in time."""
 
 
+class PartitionSilent(ConnectionFailed):
+    """The server answers, and one of its partitions gives none of the records it says it has."""
+
+
 # --- the operator --------------------------------------------------------------------------------
 
 

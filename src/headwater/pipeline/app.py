@@ -33,6 +33,7 @@ from headwater.errors import (
     ConnectionFailed,
     HeadwaterError,
     LandingFailed,
+    PartitionSilent,
     RecordsLost,
     StreamNotFound,
 )
@@ -141,11 +142,12 @@ class Run:
                 if self._one_plan(facts, once=once):
                     break
             except _PLAN_ANEW as error:
-                lived = time.monotonic() - begun > LAND_PLAN_SECONDS
+                silent = isinstance(error, PartitionSilent)  # that takes long, each time: no sign of life
+                lived = not silent and time.monotonic() - begun > LAND_PLAN_SECONDS
                 fruitless = 0 if lived or self._batches_count > before else fruitless + 1
                 if fruitless >= LAND_PLANS_MAX:
                     raise
-                if not isinstance(error, ConnectionFailed):  # of that one `_facts` tells, if it lasts
+                if silent or not isinstance(error, ConnectionFailed):  # of that one `_facts` tells, if it lasts
                     self._say("planned anew", str(error))
                 self._stop.wait(LAND_TRIGGER_SECONDS * fruitless)
         return Outcome(records=self._records, dead_letters=self._dead_letters, drained=not self._stop.is_set())

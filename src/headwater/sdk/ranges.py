@@ -38,7 +38,7 @@ from headwater.config import (
     RANGE_QUEUE_KBYTES,
     RANGE_STALL_SECONDS,
 )
-from headwater.errors import ConnectionFailed, HeadwaterError, RecordsLost, StreamNotFound
+from headwater.errors import HeadwaterError, PartitionSilent, RecordsLost, StreamNotFound
 from headwater.model import Cursor
 from headwater.sdk.border import LOST, client_options, headers_of, mapped, unreachable
 
@@ -335,8 +335,9 @@ def _stalled(client: Client, stream: str, partition: int, position: int, end: in
     log_end = facts.ends([place])[place]
     if log_end < end:
         return RecordsLost(f"{stream}/{partition} ends at offset {log_end}, and was to be read up to {end}")
-    return ConnectionFailed(
-        f"{stream}/{partition} gave no record from offset {position} for {seconds:g} s, and has records up to {log_end}"
+    return PartitionSilent(
+        f"{stream}/{partition} gave no record from offset {position} for {seconds:g} s, and has records up to "
+        f"{log_end}: what the server wrote to its log says why (a damaged disk, say)"
     )
 
 
