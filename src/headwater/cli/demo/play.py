@@ -56,7 +56,8 @@ def play(directory: Path, console: Console) -> None:
             for writer in writers:
                 writer.finish(90)
             seen = json.loads(readers.finish(90).splitlines()[-1])
-            say(f"{seen['seen']} records, split {seen['by_member']}")
+            members = ", ".join(f"{name} {count}" for name, count in seen["by_member"].items())
+            say(f"{seen['seen']} different records; read by {members} (what the crash left uncommitted, twice)")
         with _act(console, "Spark lands it; its driver dies between the commits of its two tables") as say:
             _wait_for_death(landing)
             say("killed at that very point (SIGKILL); started again to finish")
@@ -91,7 +92,7 @@ def _act(console: Console, title: str) -> Iterator[Callable[[str], None]]:
         yield notes.append
     console.print(f"[green]✓[/] {title} [dim]({time.monotonic() - begun:.1f} s)[/]")
     for note in notes:
-        console.print(f"  [dim]{note}[/]", highlight=False)
+        console.print(f"  [dim]{note}[/]", highlight=False, soft_wrap=True)
 
 
 def _lines(path: Path) -> int:
