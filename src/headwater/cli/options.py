@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import math
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import date, datetime
 from pathlib import Path
@@ -73,7 +74,22 @@ def pairs(given: Sequence[str], what: str) -> dict[str, str]:
 
 def emit(fact: dict[str, Any]) -> None:
     """One line for programs, there at once: whoever reads it may wait for it."""
-    print(json.dumps(fact, default=_plain, ensure_ascii=False), flush=True)
+    try:
+        line = json.dumps(fact, default=_plain, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError):  # rare, and the way around it is slow
+        line = json.dumps(_as_json(fact), default=_plain, ensure_ascii=False, allow_nan=False)
+    print(line, flush=True)
+
+
+def _as_json(value: Any) -> Any:
+    """What JSON knows: NaN and infinities are text (floats are parsed from it everywhere), and so is every key."""
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(_plain(key)): _as_json(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 def _plain(value: object) -> object:

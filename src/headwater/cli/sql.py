@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from itertools import count
 from typing import Annotated, Any
 
 import typer
@@ -30,10 +32,20 @@ def sql(
     home = Settings.resolve({"data": data}, os.environ, toml).data
     answer = ask(open_catalog(catalog_properties(toml), home), query)
     if json_lines:
+        names = _distinct(answer.columns)
         for values in answer.rows:
-            emit(dict(zip(answer.columns, values, strict=True)))
+            emit(dict(zip(names, values, strict=True)))
         return
     _show(answer)
+
+
+def _distinct(columns: Sequence[str]) -> list[str]:
+    """A join has columns of one name, and an object would keep the last: the others get `_1`, `_2`, as DuckDB's do."""
+    names: list[str] = []
+    for name in columns:
+        free = (f"{name}_{number}" for number in count(1) if f"{name}_{number}" not in {*columns, *names})
+        names.append(name if name not in names else next(free))
+    return names
 
 
 def _show(answer: Any) -> None:
@@ -44,15 +56,15 @@ def _show(answer: Any) -> None:
     shown = Table()
     for name in answer.columns:
         shown.add_column(Text(name))
-    count = 0
+    found = 0
     for values in answer.rows:
-        count += 1
-        if count <= ROWS_SHOWN_MAX:
+        found += 1
+        if found <= ROWS_SHOWN_MAX:
             shown.add_row(*(Text(_harmless(value)) for value in values))
     console = Console()
     console.print(shown)
-    if count > ROWS_SHOWN_MAX:
-        console.print(f"{count} found, the first {ROWS_SHOWN_MAX} shown: --json prints them all")
+    if found > ROWS_SHOWN_MAX:
+        console.print(f"{found} found, the first {ROWS_SHOWN_MAX} shown: --json prints them all")
 
 
 def _harmless(value: object) -> str:

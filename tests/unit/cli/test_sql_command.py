@@ -59,6 +59,22 @@ def test_programs_get_json(run: Run, landed: None) -> None:
     assert dead["error_type"] == "ValidationError"
 
 
+@pytest.mark.parametrize(
+    ("query", "fact"),
+    [
+        ("select 'nan'::double a, ['-inf'::double] b, {'c': 'inf'::float} d", {"a": "NaN", "b": ["-Infinity"], "d": {"c": "Infinity"}}),
+        ("select map{date '2024-02-29': 1.5} m, map{1: 'x'} n", {"m": {"2024-02-29": "1.5"}, "n": {"1": "x"}}),
+        ("select 1 a, 2 a, 3 a_1, 4 a", {"a": 1, "a_2": 2, "a_1": 3, "a_3": 4}),
+        ("select '\\xff'::blob b, 1.10::decimal(9, 2) d, null n", {"b": {"base64": "/w=="}, "d": "1.10", "n": None}),
+    ],
+)  # fmt: skip
+def test_json_is_json_and_keeps_every_column(run: Run, landed: None, query: str, fact: dict[str, object]) -> None:
+    """Numbers that JSON lacks are text, keys are text, and of columns with one name each keeps its value."""
+    said = run("sql", "--json", query)
+    assert (said.code, said.err) == (0, "")
+    assert json.loads(said.out, parse_constant=pytest.fail) == fact
+
+
 def shown_queries() -> Iterator[str]:
     for page in ("README.md", "docs/tutorial.md"):
         for line in re.findall(r'^headwater sql .*"$', (ROOT / page).read_text(), re.MULTILINE):
