@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
+from collections.abc import Awaitable
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headwater import Stream
-from headwater.errors import IllegalGeneration, RecordsLost
-from tests.sdk.live import TARGET, until
+import headwater
+from headwater import HeadwaterError, Stream
+from headwater.errors import IllegalGeneration, OutOfOrderSequence, RecordsLost
+from tests.sdk.live import TARGET, start, until
 
 
 async def filled(hw, name, count, partitions=1):
@@ -100,6 +103,39 @@ async def test_records_that_retention_took_are_counted(address, hw, name):
     async with stream.group(name).read(on_lost="skip") as reader:
         assert (await reader.get(timeout="20s")).value == "4"
         assert reader.skipped == 3
+
+
+@pytest.mark.only_headwater("it sets a data directory back, as a power cut does, by copying files of ours")
+async def test_publishing_outlives_a_log_that_lost_records(tmp_path):
+    """After a power cut took acknowledged records one publish fails, at once and in words; then it goes on."""
+    data, earlier = tmp_path / "data", tmp_path / "earlier"
+    first = start("headwater", data)
+    port = first.address.split(":")[1]
+    async with headwater.connect(first.address) as hw:
+        stream = await filled(hw, "s", 2)
+        await asyncio.to_thread(first.end)
+        await asyncio.to_thread(shutil.copytree, data, earlier)
+        second = start("headwater", data, "--port", port)
+        for value in "abc":
+            await stream.publish(value)
+        second.kill()
+        third = start("headwater", earlier, "--port", port)
+        try:
+            async with asyncio.timeout(20):
+                failures = [await outcome(stream.publish(str(n))) for n in range(5)]
+                assert failures[-1] is None
+                assert [type(one) for one in failures if one is not None] == [OutOfOrderSequence]
+                assert (await stream.describe()).record_count == 2 + failures.count(None)
+        finally:
+            await asyncio.to_thread(third.end)
+
+
+async def outcome(publishing: Awaitable[object]) -> Exception | None:
+    try:
+        await publishing
+    except HeadwaterError as error:
+        return error
+    return None
 
 
 async def commit_plainly(address: str, name: str, offset: int) -> None:

@@ -373,3 +373,22 @@ async def test_a_stop_that_is_cancelled_leaves_nothing_behind(hw, name):
     assert time.process_time() - used < 0.5
     await other.stop()
     await asyncio.wait_for(running, 20)
+
+
+async def test_a_handler_may_stop_its_own_subscription(hw, name):
+    """What it has in hand is the last: it is committed, and run() returns."""
+    stream = await filled(hw, name, 10, partitions=1)
+    seen: list[str] = []
+
+    async def two(order: Order) -> None:
+        seen.append(order.id)
+        if len(seen) == 2:
+            await subscription.stop()
+
+    subscription = await stream.group(name).subscribe(two)
+    await asyncio.wait_for(hw.run(), 20)
+    assert seen == ["0", "1"]
+    async with stream.group(name).read() as reader:
+        record = await reader.get(timeout="10s")
+        assert record is not None
+        assert record.value.id == "2"

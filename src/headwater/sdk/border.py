@@ -40,6 +40,7 @@ from headwater.errors import (
     HeadwaterError,
     InvalidOption,
     InvalidValue,
+    OutOfOrderSequence,
     RecordTooLarge,
     StreamNotFound,
     WireError,
@@ -275,11 +276,17 @@ _REFUSALS = _refusals(WireError)
 _OTHER_KIND = (
     ": the name belongs to a group of another kind, or its members assign partitions in another way: take another name"
 )
+_GIVEN_UP = ": the client was closed, or its server moved, before it was acknowledged"
+_LOG_LOST = ": the log lost records that were acknowledged before, or another program writes as this one: publish again"
 _CHECK_OPTIONS = ": check the options in kafka={...}"
 _MEANINGS: dict[int, tuple[type[HeadwaterError], str]] = {
     KafkaError.MSG_SIZE_TOO_LARGE: (RecordTooLarge, ": make it smaller, or raise the stream's max.message.bytes"),
     KafkaError._BAD_MSG: (CorruptBatch, ": the bytes that arrived contradict their checksum"),
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: (GroupKindMismatch, _OTHER_KIND),
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER: (OutOfOrderSequence, _LOG_LOST),
+    KafkaError._FATAL: (OutOfOrderSequence, _LOG_LOST),
+    KafkaError._PURGE_QUEUE: (ConnectionFailed, _GIVEN_UP),
+    KafkaError._PURGE_INFLIGHT: (ConnectionFailed, f"{_GIVEN_UP}: whether it was written is not known"),
     KafkaError._AUTHENTICATION: (ConnectionFailed, _CHECK_OPTIONS),
     KafkaError._SSL: (ConnectionFailed, _CHECK_OPTIONS),
     KafkaError._INVALID_ARG: (InvalidOption, _CHECK_OPTIONS),

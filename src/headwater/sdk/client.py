@@ -176,7 +176,7 @@ class Client:
 
     def _writer(self) -> Publisher:
         server = self._open()
-        if self._publisher is None:
+        if self._publisher is None or self._publisher.broken:  # a broken one ends by itself
             self._publisher = Publisher(server, self.address, self._kafka)
         return self._publisher
 

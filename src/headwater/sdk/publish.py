@@ -74,6 +74,7 @@ class Publisher:
         self._room = asyncio.Event()
         self._settled: list[tuple[Delivery, int, KafkaError | None, Message]] = []
         self._closing: float | None = None
+        self.broken = False  # the library gave this producer up: the next record takes a new publisher
         self._thread = threading.Thread(target=self._collect, name="headwater-publisher", daemon=True)
         self._thread.start()
 
@@ -177,6 +178,7 @@ class Publisher:
         except KafkaException as error:
             if error.args[0].code() in MISSING:
                 return False
+            self.broken = self.broken or error.args[0].code() == KafkaError._FATAL  # noqa: SLF001
             raise mapped(error.args[0], f"publish to stream {name!r}", name) from None
         return True
 
@@ -245,15 +247,22 @@ class Publisher:
 
     def _collect(self) -> None:
         while True:
-            self._producer.poll(SDK_POLL_SECONDS if self._closing is None else SDK_POLL_SECONDS / 10)
+            self._poll(SDK_POLL_SECONDS if self._closing is None else SDK_POLL_SECONDS / 10)
             self._hand_over()
-            if self._closing is not None and not len(self._producer):
+            if (self._closing is not None or self.broken) and not len(self._producer):
                 return
             if self._closing is not None and time.monotonic() > self._closing:
                 self._producer.purge()
-                self._producer.poll(0)
+                self._poll(0)
                 self._hand_over()
                 return
+
+    def _poll(self, seconds: float) -> None:
+        try:
+            self._producer.poll(seconds)
+        except KafkaException:  # fatal: what it still has is given up, and fails with its own error
+            self.broken = True
+            self._producer.purge()
 
     def _hand_over(self) -> None:
         if self._settled:

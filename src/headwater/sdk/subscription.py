@@ -79,8 +79,12 @@ class Subscription(Generic[T]):
         """Finishes the record in hand within `stop_timeout`, commits, and leaves the group; stopping twice is fine.
 
         A handler that takes longer is cancelled (a blocking one is left to its thread), its record uncommitted.
-        Raises what ended the subscription before, if something did. Cancelling this call cancels the handler.
+        Raises what ended the subscription before, if something did. Cancelling this call cancels the handler. Called
+        by the handler itself it returns at once: the record in hand is the last.
         """
+        if asyncio.current_task() is self._work:
+            self._member.stop_giving()
+            return
         await self._end()
         if self._client.remove(self) and self.error is not None:
             raise self.error
