@@ -29,4 +29,8 @@ def run(
         else:
             print(progress.text, flush=True)
 
-    land(app, once=once, name=name, server=server, kafka=pairs(kafka or (), "--kafka"), data=data, say=say)
+    options = pairs(kafka or (), "--kafka")
+    outcome = land(app, once=once, name=name, server=server, kafka=options, data=data, say=say)
+    if outcome.drained and not json_lines:
+        landed = any((*outcome.records.values(), *outcome.dead_letters.values()))
+        print("all of it has landed" if landed else "nothing new to land")

@@ -250,11 +250,11 @@ class Run:
         self._batches_count += 1
         self._records[batch.stream] += batch.records
         self._dead_letters[batch.stream] += batch.dead_letters
-        letters = f", {batch.dead_letters:,} dead letters" if batch.dead_letters else ""
+        letters = f", {_counted(batch.dead_letters, 'dead letter')}" if batch.dead_letters else ""
         self._told(
             Progress(
                 kind="landed",
-                text=f"{batch.stream}: {batch.records:,} records landed{letters}",
+                text=f"{batch.stream}: {_counted(batch.records, 'record')} landed{letters}",
                 stream=batch.stream,
                 records=batch.records,
                 dead_letters=batch.dead_letters,
@@ -263,6 +263,10 @@ class Run:
 
     def _say(self, kind: Any, text: str, *, stream: str = "") -> None:
         self._told(Progress(kind=kind, text=text, stream=stream))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
 def _silent(progress: Progress) -> None:
