@@ -150,12 +150,17 @@ class Lander:
         for one in done:
             by_stream.setdefault(one.range.stream, []).append(one)
         self._same_streams(list(by_stream))
-        for name, ranges_done in by_stream.items():
-            self._commit(self._streams[name], ranges_done)
-        failpoints.reach("land-before-cursors")
-        for name, ranges_done in by_stream.items():
-            self._tell_cursors(self._streams[name], {one.range.partition for one in ranges_done})
-            self._landed(_summed(self._streams[name], ranges_done))
+        committed: list[str] = []
+        try:
+            for name, ranges_done in by_stream.items():
+                self._commit(self._streams[name], ranges_done)
+                committed.append(name)
+            failpoints.reach("land-before-cursors")
+            for name, ranges_done in by_stream.items():
+                self._tell_cursors(self._streams[name], {one.range.partition for one in ranges_done})
+        finally:  # what is in the tables has landed, also when another table or the cursors failed
+            for name in committed:
+                self._landed(_summed(self._streams[name], by_stream[name]))
 
     def _work(self, attempt: str) -> Work:
         partitions = {one.name: _partitions(one) for one in self._streams.values()}

@@ -9,9 +9,18 @@ import pytest
 from pydantic import BaseModel
 
 from headwater.errors import ConnectionFailed, LandingFailed, RecordsLost, StreamNotFound
-from headwater.lake import Advance, Landed, ensure_targets, open_catalog
+from headwater.lake import Advance, Landed, ensure_targets, landed, open_catalog
 from headwater.pipeline.app import in_one_line
-from headwater.pipeline.landing import LandedRange, StreamLanding, Work, advances_of, land_range, landed_range
+from headwater.pipeline.landing import (
+    BatchLanded,
+    LandedRange,
+    Lander,
+    StreamLanding,
+    Work,
+    advances_of,
+    land_range,
+    landed_range,
+)
 from headwater.pipeline.source import Range
 from headwater.sdk.declare import Stream, Table
 
@@ -37,6 +46,41 @@ def landing(tmp_path: Path) -> StreamLanding:
 
 def done(partition: int, start: int, end: int, epoch: int) -> LandedRange:
     return LandedRange(range=Range("orders", partition, start, end), epoch=epoch, files=())
+
+
+class Tasks:
+    """What `foreachBatch` gives: its tasks have read their ranges, and found nothing to write."""
+
+    def __init__(self, *ranges: Range) -> None:
+        self._rows = [{**one._asdict(), "epoch": 3, "files": "[]", "error": None} for one in ranges]
+
+    def mapInArrow(self, land: Any, schema: str) -> Tasks:  # noqa: N802  Spark's name
+        return self
+
+    def collect(self) -> list[dict[str, Any]]:
+        return self._rows
+
+
+class WithoutCursors(Lander):
+    """The server goes away between the tables' commits and the cursors."""
+
+    def _same_streams(self, names: list[str]) -> None:
+        pass
+
+    def _tell_cursors(self, stream: StreamLanding, partitions: set[int]) -> None:
+        raise ConnectionFailed("away")
+
+
+def test_what_is_in_the_tables_is_said_though_the_cursors_fail(landing: StreamLanding, tmp_path: Path) -> None:
+    """The tokens have moved, so nothing will land these again: whoever counts what landed must hear of it now."""
+    said: list[BatchLanded] = []
+    client, catalog = {"bootstrap.servers": "127.0.0.1:1"}, open_catalog({}, tmp_path)
+    landing.tokens = {table: {} for table in landing.tokens}
+    lander = WithoutCursors(client, catalog, [landing], run="r", path=".", landed=said.append)
+    with pytest.raises(ConnectionFailed):
+        lander(Tasks(Range("orders", 0, 0, 5)), 0)
+    assert landed(catalog, landing.targets[0], landing.stream_id) == {0: Landed(end=5, epoch=3)}
+    assert [one.stream for one in said] == ["orders"]
 
 
 def test_a_range_begins_where_the_table_furthest_behind_stands(landing: StreamLanding) -> None:
