@@ -210,6 +210,7 @@ SDK_SESSION_MS = 10_000  # a killed member's partitions go to others after this;
 SDK_FETCH_BACKOFF_MS = 10  # librdkafka's default of 1000 costs four fifths of the reading speed (measured)
 SDK_READ_AHEAD_RECORDS = 2_000  # per member, beyond librdkafka's own queue; then its partitions are paused
 SDK_READ_AHEAD_BYTES = 16 * 1024**2  # or this many bytes of values
+SDK_TURN_RECORDS = 50  # given in a row to a program that never waits, until the loop's other tasks have a turn
 SDK_POLL_SECONDS = 0.1  # longest a member's thread waits for records before it looks at what it was asked
 SDK_COMMIT_SECONDS = 5.0  # automatic commit, Kafka's auto.commit.interval.ms
 SDK_PARTITIONS_AGE_SECONDS = 300.0  # how long a publisher trusts the number of partitions it was told

@@ -326,3 +326,35 @@ async def test_a_group_whose_members_assign_otherwise_is_an_error(hw, address, n
                 pass
     finally:
         await asyncio.to_thread(other.close)
+
+
+async def test_a_backlog_lets_other_tasks_run(hw, name):
+    """A program that reads, or a handler that works, without ever waiting does not keep the loop for itself."""
+    stream = await filled(hw, name, 1000, partitions=1)
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(tick())
+    seen: list[int] = []
+    async with stream.group(name).read() as reader:
+        await until(lambda: len(reader._member._ahead) == 1000)
+        for _ in range(1000):
+            await reader.get(timeout="10s")
+            seen.append(ticks)
+
+    async def handler(value: str) -> None:
+        if value == "0":
+            await until(lambda: len(subscription._member._ahead) == 999)
+            seen.clear()
+        seen.append(ticks)
+
+    assert len(set(seen)) >= 1000 // 50
+    subscription = await stream.group(f"{name}-2").subscribe(handler)
+    await until(lambda: len(seen) == 1000)
+    assert len(set(seen)) >= 1000 // 50
+    other.cancel()

@@ -338,6 +338,9 @@ async def test_a_second_ctrl_c_does_not_wait(hw, address, name):
 
 
 DRAINING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with SIGINT ignored
+
 async def draining():  # until the first Ctrl-C is being answered, and then for ever
     (client,) = headwater.sdk.opened._open
     (subscription,) = client._subscriptions

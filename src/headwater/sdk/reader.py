@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self
 from confluent_kafka import Message
 from typing_extensions import TypeVar
 
+from headwater.config import SDK_TURN_RECORDS
 from headwater.errors import InvalidOption, InvalidValue
 from headwater.model import Headers, Record
 from headwater.sdk.border import headers_of, time_of
@@ -65,6 +66,7 @@ class Reader(Generic[T]):
         self._client: Client | None = None
         self._member: Member | None = None
         self._in_hand: Taken | None = None
+        self._given = 0
 
     @property
     def skipped(self) -> int:
@@ -117,6 +119,9 @@ class Reader(Generic[T]):
         if self._in_hand is not None and self._commit_seconds is not None:
             self._in_hand.mark_done()
         self._in_hand = None
+        self._given += 1
+        if self._given % SDK_TURN_RECORDS == 0:
+            await asyncio.sleep(0)  # else a backlog would keep signals and other tasks waiting
         taken = member.take()
         if taken is None:
             seconds = None if timeout is None else seconds_of(timeout, "timeout")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from headwater.config import SDK_COMMIT_SECONDS
+from headwater.config import SDK_COMMIT_SECONDS, SDK_TURN_RECORDS
 from headwater.errors import HandlerError
 from headwater.model import Record
 from headwater.sdk.codec import codec_of
@@ -99,8 +99,12 @@ class Subscription(Generic[T]):
 
     async def _run(self) -> None:
         try:
+            given = 0
             while (taken := await self._member.next()) is not None:
+                given += 1
                 try:
+                    if given % SDK_TURN_RECORDS == 0:
+                        await asyncio.sleep(0)  # else a backlog would keep signals and other tasks waiting
                     await self._handle(taken)
                 finally:
                     self._member.finished()
