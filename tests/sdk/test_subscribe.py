@@ -391,6 +391,7 @@ async def test_a_handler_may_stop_its_own_subscription(hw, name):
     subscription = await stream.group(name).subscribe(two)
     await asyncio.wait_for(hw.run(), 20)
     assert seen == ["0", "1"]
+    await asyncio.wait_for(hw.run(), 20)  # nothing is left to run
     async with stream.group(name).read() as reader:
         record = await reader.get(timeout="10s")
         assert record is not None

@@ -61,6 +61,7 @@ class Client:
         self._publisher: Publisher | None = None
         self._members: set[Member] = set()
         self._subscriptions: list[Subscription[Any]] = []
+        self._subscribed = False  # ever: then run() ends with the last of them, also with one that ended before
 
     async def __aenter__(self) -> Self:
         """Returns when the server has answered. Cancelling leaves nothing open; a broker started for us closes later."""
@@ -198,6 +199,7 @@ class Client:
 
     def add(self, subscription: Subscription[Any]) -> None:
         self._subscriptions.append(subscription)
+        self._subscribed = True
 
     def remove(self, subscription: Subscription[Any]) -> bool:
         """Whether it was still this client's."""
@@ -218,13 +220,11 @@ class Client:
         with _signals(told.set):
             asked = asyncio.create_task(told.wait())
             try:
-                while not told.is_set():
+                while not told.is_set() and (self._subscriptions or not self._subscribed):
                     working = {one.ended for one in self._subscriptions}
                     if any(one.error is not None for one in self._subscriptions):
                         break
                     await asyncio.wait({asked, *working}, return_when=asyncio.FIRST_COMPLETED)
-                    if working and not self._subscriptions:
-                        break
             finally:
                 asked.cancel()
         error = await self._drain()
