@@ -173,7 +173,8 @@ class RangeAdmin:
 
     def __init__(self, client: Client, answer_seconds: float = RANGE_ANSWER_SECONDS) -> None:
         self._seconds = answer_seconds
-        self._admin = AdminClient(client_options(client["bootstrap.servers"], client))
+        self._options = client_options(client["bootstrap.servers"], client)
+        self._admin = AdminClient(self._options)
 
     def streams(self, names: Sequence[str]) -> dict[str, StreamFacts]:
         """The streams of these names that exist."""
@@ -207,7 +208,10 @@ class RangeAdmin:
         if facts is None or facts.stream_id != stream_id:
             return False
         positions = [_at(stream, partition, one.offset, one.epoch) for partition, one in cursors.items()]
-        asked = self._admin.alter_consumer_group_offsets(
+        # A connection of its own, held until all is answered: one that knew the coordinator before the server restarted
+        # asks it in vain until the time is up, and aborted the process once (librdkafka 2.16).
+        own = AdminClient(self._options)
+        asked = own.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group, positions)], request_timeout=self._seconds
         )
         for answer in asked.values():

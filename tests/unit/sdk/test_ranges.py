@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -142,6 +143,21 @@ def test_cursors_are_told_for_the_stream_they_belong_to(client: Client, stream: 
         asking.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(10).topic_partitions
     )
     assert (found.topic, found.partition, found.offset) == (stream, 0, 7)
+
+
+def test_cursors_are_told_after_the_server_came_back(tmp_path: Path) -> None:
+    """A server that restarted under its address takes the next cursors at once, over the same connection object."""
+    with testing.broker(data=str(tmp_path)) as server:
+        client = {"bootstrap.servers": server.address}
+        create(client, "back")
+        admin = RangeAdmin(client, 5.0)
+        stream_id = admin.streams(["back"])["back"].stream_id
+        assert admin.commit_cursors("g", "back", stream_id, {0: Cursor(offset=Offset(0), epoch=Epoch(0))})
+        port = server.port
+    for _ in range(2):
+        with testing.broker(data=str(tmp_path), port=port):
+            for _ in range(2):
+                assert admin.commit_cursors("g", "back", stream_id, {0: Cursor(offset=Offset(0), epoch=Epoch(0))})
 
 
 def test_a_range_given_up_lets_its_connection_go(client: Client, stream: str) -> None:
