@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition as PythonPartition
+from kafka.errors import RebalanceInProgressError
 
 from bench.raw_client import Raw, codec
 from headwater.batch import Codec, parse
@@ -258,7 +260,8 @@ class Member:
             for some in self.consumer.poll(50).values():
                 self.records += [(one.partition, one.offset) for one in some]
             if self.records:
-                self.consumer.commit()
+                with contextlib.suppress(RebalanceInProgressError):  # the next commit, or the next owner, has them
+                    self.consumer.commit()
             return
         for record in self.consumer.consume(100, 0.05):
             if record.error() is None:
