@@ -1,5 +1,6 @@
 """Requests as long as they may be: their answers take their time, others are served meanwhile."""
 
+import select
 import time
 
 from bench.raw_client import Raw, codec
@@ -30,12 +31,12 @@ def test_others_are_served_while_a_long_request_is_answered(server, raw, stream)
         create(raw, "first")
         begun = time.monotonic()
         long.send("metadata", 12, topics=[module.MetadataRequestTopic(name=f"n{one}") for one in range(MANY)])
-        sent = time.monotonic()
         slowest, count = 0.0, 0
-        while time.monotonic() < sent + 0.4:
+        while not select.select([long.socket], [], [], 0)[0]:  # until its answer is there, however long that takes
             before = time.monotonic()
             publish(raw, stream, b"x")
             slowest, count = max(slowest, time.monotonic() - before), count + 1
+        took = time.monotonic() - begun
         assert len(long.receive("metadata", 12).topics) == MANY
-        assert count > 5
-        assert slowest < 0.9 * (time.monotonic() - begun)
+        assert count > 2  # the first comes before it is read, and the second would be the one that waits for all of it
+        assert slowest < 0.9 * took
