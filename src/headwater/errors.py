@@ -258,10 +258,6 @@ class RecordsLost(CallerError):
     """A reader's position is no longer (or not yet) in the log."""
 
 
-class Unsupported(CallerError):
-    """The server lacks the feature; names it, and what to do."""
-
-
 class ModelNotSupported(CallerError):
     """A model has a field that a table cannot hold; names field, type and the way out."""
 

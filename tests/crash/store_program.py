@@ -34,7 +34,7 @@ def place_of(entry: StreamEntry, index: int) -> Place:
 
 def append(partition: Partition, value: bytes) -> None:
     record = BatchRecord(offset=0, timestamp_ms=NOW_MS, key=None, value=value, headers=())
-    (answer,) = partition.append([parse(memoryview(bytearray(encode([record]))))], NOW_MS)
+    (answer,) = partition.append([parse(memoryview(bytearray(encode([record]))))])
     if isinstance(answer, WireError):
         raise answer
 

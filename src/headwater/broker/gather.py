@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -148,12 +147,11 @@ class Gather:
     def flush(self) -> None:
         """Writes what was gathered, and answers it."""
         turn, self.turn = self.turn, {}
-        now_ms = time.time_ns() // 1_000_000
         self.turn_count += 1
         waits: list[tuple[Partition, list[Turned]]] = []
         for partition, shares in turn.items():
             self.share_count += len(shares)
-            written = self._append(partition, shares, now_ms)
+            written = self._append(partition, shares)
             if written and written[0].sync:
                 waits.append((partition, written))
             else:
@@ -178,11 +176,11 @@ class Gather:
         if self.turn:
             self.flush()
 
-    def _append(self, partition: Partition, shares: list[Turned], now_ms: int) -> list[Turned]:
+    def _append(self, partition: Partition, shares: list[Turned]) -> list[Turned]:
         """The shares that were written; the others are refused."""
         results: list[Appended | WireError]
         try:
-            results = partition.append([share.batch for share in shares], now_ms)
+            results = partition.append([share.batch for share in shares])
         except WireError as why:
             results = [why] * len(shares)
         except Exception:  # a bug: the writers must not wait for ever, nor believe that they have written

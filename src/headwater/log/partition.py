@@ -100,7 +100,7 @@ class Partition:
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def append(self, batches: Sequence[Batch], now_ms: int = 0) -> list[Appended | WireError]:
+    def append(self, batches: Sequence[Batch]) -> list[Appended | WireError]:
         """One answer per batch, in order. What is appended is in the kernel; `when_durable` knows when it is on disk.
 
         The batches' views are stamped in place, and free to be used again when this returns.

@@ -34,7 +34,7 @@ def append(partition: Partition, *values: bytes) -> None:
         BatchRecord(offset=number, timestamp_ms=NOW, key=None, value=value, headers=())
         for number, value in enumerate(values)
     ]
-    (answer,) = partition.append([parse(memoryview(bytearray(encode(records))))], NOW)
+    (answer,) = partition.append([parse(memoryview(bytearray(encode(records))))])
     if isinstance(answer, WireError):
         raise answer
 
